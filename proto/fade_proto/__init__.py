@@ -1,0 +1,1 @@
+"""Python code generated from proto/fade; regenerate with `make proto`, never edit."""

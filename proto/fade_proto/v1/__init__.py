@@ -1,0 +1,1 @@
+"""Package fade.v1 of the contract."""
