@@ -1,0 +1,138 @@
+"""The schedule: alpha and delta from a state, and their application to grouped rows (FADE.md, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal
+from typing import Literal
+
+import numpy as np
+
+from fade_core.advantages import fade_advantages
+from fade_core.config import Estimator, Mode, RunConfig
+from fade_core.rewards import Floats, Groups
+from fade_core.state import EnvironmentState
+
+Phase = Literal["exploring", "exploiting", "floor"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The weights of one environment.
+
+    Attributes:
+        alpha: Difficulty exponent as scheduled, also in mode ``shadow``.
+        delta: Failure divisor as scheduled, also in mode ``shadow``.
+        scale: Factor on every advantage of one observation; 1 unless ``match_grpo``.
+        mode: What is done with it.
+        estimator: How the difficulty factor is estimated from a group.
+        phase: What delta is doing, for people.
+        target_entropy_nats: h_target in nats per token; None until it is known.
+    """
+
+    alpha: float = 1.0
+    delta: float = 1.0
+    scale: float = 1.0
+    mode: Mode = "active"
+    estimator: Estimator = "plug_in"
+    phase: Phase = "exploring"
+    target_entropy_nats: float | None = None
+
+    def applied(self) -> Schedule:
+        """The schedule whose weights are trained on: neutral in mode ``shadow``, else itself."""
+        if self.mode != "shadow":
+            return self
+        return replace(self, alpha=1.0, delta=1.0, scale=1.0, estimator="plug_in")
+
+
+def schedule_of(config: RunConfig, state: EnvironmentState) -> Schedule:
+    """The schedule that a state gives; pure, with only + - * / on floats (and an exact logarithm in ``log_decay``).
+
+    ``scale`` is 1: a ``match_grpo`` factor belongs to one observation.
+    """
+    target = target_entropy(config, state)
+    alpha, delta = _alpha(config, state), _delta(config, state, target)
+    if config.mode == "pinned":
+        alpha, delta = config.pinned_alpha, config.pinned_delta
+    phase: Phase = "exploring" if delta >= config.delta_max else "floor" if delta <= config.delta_min else "exploiting"
+    return Schedule(
+        alpha=alpha,
+        delta=delta,
+        mode=config.mode,
+        estimator=config.estimator,
+        phase=phase,
+        target_entropy_nats=target,
+    )
+
+
+def target_entropy(config: RunConfig, state: EnvironmentState) -> float | None:
+    """h_target in nats per token: absolute, or a fraction of the declared or measured initial entropy; None until known."""
+    if config.target_entropy_nats is not None:
+        return config.target_entropy_nats
+    initial = state.initial_entropy_nats if config.initial_entropy_nats is None else config.initial_entropy_nats
+    return None if initial is None else config.target_entropy_fraction * initial
+
+
+def apply_schedules(groups: Groups, environments: Sequence[str], schedules: Mapping[str, Schedule]) -> Floats:
+    """Advantages under the schedules as applied.
+
+    Args:
+        groups: N rows in M groups.
+        environments: The environment of each group, length M.
+        schedules: One per environment that occurs.
+
+    Returns:
+        float64 (N,), on the mapped reward scale.
+    """
+    return weigh(groups, environments, {name: schedule.applied() for name, schedule in schedules.items()})
+
+
+def weigh(groups: Groups, environments: Sequence[str], schedules: Mapping[str, Schedule]) -> Floats:
+    """As :func:`apply_schedules`, with the schedules as computed, whatever their mode."""
+    names = set(environments)
+    if len(names) == 1:
+        one = schedules[names.pop()]
+        advantages = fade_advantages(groups, one.alpha, one.delta, one.estimator)
+        return advantages if one.scale == 1 else advantages * one.scale
+    if not names:
+        return np.zeros(len(groups.rewards))
+    own = [schedules[name] for name in environments]
+    alpha = np.array([schedule.alpha for schedule in own])
+    delta = np.array([schedule.delta for schedule in own])
+    scale = np.array([schedule.scale for schedule in own])
+    return fade_advantages(groups, alpha, delta, own[0].estimator) * scale[groups.row_group]
+
+
+def _alpha(config: RunConfig, state: EnvironmentState) -> float:
+    if config.alpha_rule == "fixed":
+        return config.alpha
+    if config.alpha_rule == "log_decay":
+        return config.alpha_max - (config.alpha_max - config.alpha_min) * _decay(config, state)
+    if state.solve_rate <= 0:
+        return config.alpha_max
+    return _clip(1.5 * (1 - state.solve_rate) / state.solve_rate, config.alpha_min, config.alpha_max)
+
+
+def _delta(config: RunConfig, state: EnvironmentState, target: float | None) -> float:
+    if config.delta_rule == "fixed":
+        return config.delta
+    if config.delta_rule == "log_decay":
+        return config.delta_max - (config.delta_max - config.delta_min) * _decay(config, state)
+    if target is None or state.entropy_nats is None:
+        return config.delta_max
+    raw = 1 + state.entropy_nats - target if config.delta_rule == "additive" else state.entropy_nats / target
+    return _clip(raw, config.delta_min, config.delta_max)
+
+
+def _decay(config: RunConfig, state: EnvironmentState) -> float:
+    """ln(count) / ln(decay_observations), from 0 at the first observation to 1; ``decimal`` rounds alike on every machine."""
+    count = max(1, state.observation_count)
+    if count >= config.decay_observations:
+        return 1.0
+    context = Context(prec=30)
+    return float(context.divide(Decimal(count).ln(context), Decimal(config.decay_observations).ln(context)))
+
+
+def _clip(value: float, smallest: float, largest: float) -> float:
+    return min(max(value, smallest), largest)
