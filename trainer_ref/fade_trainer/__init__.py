@@ -1,0 +1,9 @@
+"""The reference torch trainer: learns a countdown task by RL on the advantages of a FADE schedule.
+
+Importing this package does not import torch; `fade_trainer.train.train` is the loop itself.
+"""
+
+from fade_trainer.config import TrainConfig
+from fade_trainer.config import TrainResult
+
+__all__ = ["TrainConfig", "TrainResult"]

@@ -1,0 +1,154 @@
+"""What a training run is told and what it hands back. Needs no torch, so that the command line does not either."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Advantage = Literal["fade", "grpo", "asym", "power"]
+
+ADVANTAGES: tuple[Advantage, ...] = ("fade", "grpo", "asym", "power")
+"""The weightings that `--advantage` knows; all but `fade` keep alpha and delta fixed."""
+
+
+def default_cache_dir() -> Path:
+    """The folder for warmed-up models: `$XDG_CACHE_HOME/fade-scheduler`, or below `~/.cache` without that variable."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fade-scheduler"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """One training run. Equal configurations (paths aside) give equal bits."""
+
+    advantage: Advantage
+    """How rollouts are weighted: the FADE schedule, or fixed: grpo alpha 1 delta 1, asym `delta`, power `alpha`."""
+
+    server: str
+    """The scheduler: HOST:PORT, `local` (one in this process) or `none` (grpo only: reward minus the group's mean)."""
+
+    out: Path
+    """Folder for metrics.jsonl, curves.png and checkpoint.pt."""
+
+    run: str
+    """Name of the run on the server."""
+
+    seed: int = 0
+    """Fixes prompts, split, warm-up, sampling and order."""
+
+    alpha: float = 2.0
+    """Difficulty exponent of `power`."""
+
+    delta: float = 2.0
+    """Failure divisor of `asym`: failures weigh 1 / delta."""
+
+    steps: int = 450
+    """Generation batches to train on, counted from the start of the run."""
+
+    learning_rate: float = 5e-4
+    """Adam's step size in RL."""
+
+    prompts: int = 32
+    """Prompts (groups) per step."""
+
+    rollouts: int = 16
+    """Answers sampled per prompt."""
+
+    minibatches: int = 2
+    """Optimizer updates per step; each sees every rollout of its share of the prompts, once."""
+
+    clip_range: float = 0.2
+    """PPO keeps the probability ratio's incentive within 1 - clip_range .. 1 + clip_range."""
+
+    gradient_norm_max: float = 1.0
+    """Gradients are scaled down to this global L2 norm."""
+
+    eval_every: int = 25
+    """Steps between evaluations on the validation prompts."""
+
+    checkpoint_every: int = 50
+    """Steps between checkpoints; one is also written before the first step and after the last."""
+
+    resume: bool = False
+    """Continue from the checkpoint in `out`; without one there, start at the beginning."""
+
+    cache_dir: Path | None = None
+    """Folder for warmed-up models; None: `default_cache_dir()`."""
+
+    warmup_steps: int = 200
+    """Supervised Adam steps before RL."""
+
+    training_prompts: int = 8000
+    """Size of the training split."""
+
+    evaluation_prompts: int = 300
+    """Size of the validation split, and of the held-out split."""
+
+    def __post_init__(self) -> None:
+        """Refuses, with ValueError, a run that could not be trained."""
+        if self.advantage not in ADVANTAGES:
+            raise ValueError(f"advantage must be one of {', '.join(ADVANTAGES)}, not {self.advantage!r}")
+        if self.server not in ("local", "none") and not re.fullmatch(r"\S+:\d{1,5}", self.server):
+            raise ValueError(f"server must be HOST:PORT, 'local' or 'none', not {self.server!r}")
+        if self.server == "none" and self.advantage != "grpo":
+            raise ValueError(f"server 'none' goes with advantage grpo only, not {self.advantage}")
+        for name in ("alpha", "delta", "learning_rate", "clip_range", "gradient_norm_max"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a finite number above 0, not {getattr(self, name)}")
+        least = {"seed": 0, "steps": 0, "warmup_steps": 0, "rollouts": 2, "prompts": self.minibatches, "minibatches": 1}
+        least |= {"eval_every": 1, "checkpoint_every": 1, "training_prompts": 1, "evaluation_prompts": 1}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise ValueError(f"{name} must be at least {bound}, not {getattr(self, name)}")
+
+    def identity(self) -> dict[str, str | int | float]:
+        """The fields that decide a run's bits, but for its length: a checkpoint only continues under the same ones."""
+        apart = ("server", "out", "run", "resume", "cache_dir", "steps", "eval_every", "checkpoint_every")
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in apart}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainResult:
+    """What a run came to; pass@k is on the held-out prompts, a probability in [0, 1]."""
+
+    run: str
+    """Name of the run."""
+
+    steps: int
+    """Steps trained, those before a resume included."""
+
+    interrupted: bool
+    """A signal stopped the run before its last step."""
+
+    observations: int
+    """Generation batches reported to the scheduler, those before a resume included."""
+
+    server_schedules: int
+    """Batches trained on what the server answered, a schedule pinned by an operator included."""
+
+    fallback_schedules: int
+    """Batches trained on anything else: a controller in this process, the last schedule held, neutral weights."""
+
+    schedules: dict[str, int]
+    """Batches per schedule source, as in `schedule.source`."""
+
+    pass_at_1_before: float
+    """pass@1 after warm-up."""
+
+    pass_at_1_after: float
+    """pass@1 at the end."""
+
+    pass_at_16_before: float
+    """pass@16 after warm-up."""
+
+    pass_at_16_after: float
+    """pass@16 at the end."""
+
+    seconds: float
+    """Wall time of this process's part, warm-up and evaluations included."""
+
+    warmup_seconds: float
+    """Wall time of the warm-up; near 0 from the cache."""

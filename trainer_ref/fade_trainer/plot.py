@@ -1,0 +1,49 @@
+"""The curves of a run as one PNG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot  # noqa: E402 - the backend comes first: there may be no display
+
+from fade_trainer.evaluation import PASS_AT  # noqa: E402
+from fade_trainer.metrics import read_metrics  # noqa: E402
+
+
+def plot_curves(metrics_path: Path, png_path: Path, title: str) -> None:
+    """Draws pass@k on the validation prompts, training solve rate, entropy, and alpha and delta, over steps."""
+    lines = read_metrics(metrics_path)
+    steps = [line for line in lines if line["kind"] == "step"]
+    evaluations = [line for line in lines if line["kind"] == "evaluation" and line["split"] == "validation"]
+    figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), sharex=True, layout="constrained")
+    (passes, solves), (entropies, schedules) = axes
+    for k in PASS_AT:
+        measured = [line[f"pass@{k}"] for line in evaluations]
+        passes.plot([line["step"] for line in evaluations], measured, label=f"pass@{k}")
+    trained = [line["step"] for line in steps]
+    solves.plot(trained, [line["solve_rate"] for line in steps], label="solve rate of the batch")
+    entropies.plot(trained, [line["entropy_nats"] for line in steps], label="entropy of the batch")
+    for panel, name, label in (
+        (solves, "fade/p_hat", "p_hat"),
+        (entropies, "fade/h_hat", "h_hat"),
+        (entropies, "fade/h_target", "h_target"),
+        (schedules, "fade/alpha", "alpha"),
+        (schedules, "fade/delta", "delta"),
+    ):
+        known = [(line["step"], line[name]) for line in steps if isinstance(line.get(name), int | float)]
+        if known:
+            panel.plot(*zip(*known, strict=True), label=label)
+    units = ("probability", "probability", "nats per token", "weight")
+    for panel, unit in zip(axes.flat, units, strict=True):
+        panel.set_ylabel(unit)
+        if panel.lines:
+            panel.legend()
+    for panel in axes[1]:
+        panel.set_xlabel("step")
+    figure.suptitle(title)
+    figure.savefig(png_path)
+    pyplot.close(figure)
