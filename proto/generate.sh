@@ -10,19 +10,22 @@ generator=${GENERATOR_PYTHON:?the Python of an environment with grpcio-tools==1.
 plugins=${PLUGIN_DIR:?the folder that holds protoc-gen-mypy and protoc-gen-mypy_grpc}
 out=${OUT_DIR:-.}
 
-rm -rf "$out/fade_proto/v1" && mkdir -p "$out/fade_proto/v1"
 staging=$(mktemp -d)
 trap 'rm -rf "$staging"' EXIT
 "$generator" -m grpc_tools.protoc -I. \
-  --plugin=protoc-gen-mypy="$plugins/protoc-gen-mypy" --plugin=protoc-gen-mypy_grpc="$plugins/protoc-gen-mypy_grpc" \
-  --python_out="$staging" --mypy_out=quiet:"$staging" \
-  --descriptor_set_out="$out/fade_proto/fade_v1.binpb" --include_imports fade/v1/*.proto
+  --plugin=protoc-gen-mypy="$plugins/protoc-gen-mypy" --python_out="$staging" --mypy_out=quiet:"$staging" \
+  fade/v1/*.proto fade/storage/v1/*.proto
 "$generator" -m grpc_tools.protoc -I. \
   --plugin=protoc-gen-mypy_grpc="$plugins/protoc-gen-mypy_grpc" \
   --grpc_python_out="$staging" --mypy_grpc_out=quiet:"$staging" fade/v1/scheduler.proto
-sed -i -e 's/^from fade\.v1 import/from fade_proto.v1 import/' -e 's/\bfade\.v1\.\([a-z_]*_pb2\)\b/fade_proto.v1.\1/g' \
-  -e 's/^import fade\.v1/import fade_proto.v1/' "$staging"/fade/v1/*
-cp "$staging"/fade/v1/* "$out/fade_proto/v1/"
+"$generator" -m grpc_tools.protoc -I. --descriptor_set_out="$out/fade_proto/fade_v1.binpb" --include_imports fade/v1/*.proto
+find "$staging" -type f -exec sed -i -e 's/^from fade\./from fade_proto./' -e 's/\bfade\.\(storage\.\)\?v1\.\([a-z_]*_pb2\)\b/fade_proto.\1v1.\2/g' \
+  -e 's/^import fade\./import fade_proto./' {} +
+for package in v1 storage; do
+  rm -rf "$out/fade_proto/$package"
+  cp -r "$staging/fade/$package" "$out/fade_proto/$package"
+done
 printf '"""Python code generated from proto/fade; regenerate with `make proto`, never edit."""\n' >"$out/fade_proto/__init__.py"
 printf '"""Package fade.v1 of the contract."""\n' >"$out/fade_proto/v1/__init__.py"
+printf '"""What the server keeps."""\n' | tee "$out/fade_proto/storage/__init__.py" >"$out/fade_proto/storage/v1/__init__.py"
 touch "$out/fade_proto/py.typed"

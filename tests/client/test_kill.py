@@ -52,7 +52,7 @@ class Serve:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    process = Serve(tmp_path / "fade.db")
+    process = Serve(tmp_path / "killed.db")
     yield process
     process.stop()
 

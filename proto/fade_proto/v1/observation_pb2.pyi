@@ -768,7 +768,7 @@ class GroupTelemetry(_message.Message):
     MEAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def environment_index(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Index into Observation.schedules."""
+        """Index into Observation.schedules; -1 for a group of padding alone whose environment has no schedule there."""
 
     @_builtins.property
     def scored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:

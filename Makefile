@@ -1,0 +1,48 @@
+# `make help` lists what there is. Everything works on a fresh machine with Python 3.10 or newer and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+GENERATOR := .venv-proto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format proto bench clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed ## Train through the service for about two minutes and show what came of it
+	$(BIN)/python trainer_ref/demo.py
+
+test: $(VENV)/.installed ## Run the tests (about five minutes)
+	$(BIN)/pytest -m 'not heavy'
+
+test-all: $(VENV)/.installed ## Run the heavier tests with real parts too
+	$(BIN)/pytest -m heavy
+
+lint: $(VENV)/.installed ## Check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.installed ## Put the code into the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+$(GENERATOR)/.installed:
+	$(PYTHON) -m venv $(GENERATOR)
+	$(GENERATOR)/bin/pip install --quiet --disable-pip-version-check 'grpcio-tools==1.62.3' 'setuptools<81'
+	@touch $@
+
+proto: $(VENV)/.installed $(GENERATOR)/.installed ## Generate proto/fade_proto from proto/fade
+	GENERATOR_PYTHON=$(abspath $(GENERATOR)/bin/python) PLUGIN_DIR=$(abspath $(BIN)) proto/generate.sh
+
+bench: $(VENV)/.installed ## Measure the service against its floor; JSON in var/bench
+	$(BIN)/python -m tests.bench
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) $(GENERATOR) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,65 @@
+"""The digest of a report: what makes two reports under one id the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+import numpy.typing as npt
+
+from fade_core import DEFAULT_ENVIRONMENT, Batch, Entropy
+from fade_proto.v1.observation_pb2 import Group
+
+_VERSION = b"fade report 1\n"
+
+
+def report_digest(batch: Batch, groups: list[Group]) -> bytes:
+    """SHA-256 over a canonical encoding of the report's content.
+
+    Rows stand in request order; floats are little-endian float64 with -0 as 0 and one NaN; every part is preceded by its
+    length. What a retry may change is left out: writer, trainer_step, return_advantages, late, lost_reports.
+
+    Args:
+        batch: The report.
+        groups: The request's group table, for the labels.
+
+    Returns:
+        32 bytes.
+    """
+    table = [[group.label, group.environment or DEFAULT_ENVIRONMENT] for group in groups]
+    reports = [
+        [name, item.filtered_all_solved, item.filtered_all_failed, item.prefiltered, _entropy(item.entropy)]
+        for name, item in sorted(batch.reports.items())
+    ]
+    beside = json.dumps([table, reports, _entropy(batch.entropy), batch.current_policy_version], separators=(",", ":"))
+    digest = hashlib.sha256(_VERSION)
+    for part in (
+        _floats(batch.rewards),
+        _column(batch.group_index, "<i4"),
+        _column(batch.rollout_index, "<i8"),
+        _column(batch.statuses, "<i4"),
+        _column(batch.solved, "<i1"),
+        _column(batch.policy_versions, "<i8"),
+        beside.encode(),
+    ):
+        digest.update(struct.pack("<Q", len(part)))
+        digest.update(part)
+    return digest.digest()
+
+
+def _floats(values: npt.NDArray[np.float64]) -> bytes:
+    canonical = values + 0.0  # -0 + 0 is 0
+    canonical[np.isnan(canonical)] = np.nan
+    return canonical.astype("<f8").tobytes()
+
+
+def _column(values: npt.NDArray[np.generic] | None, dtype: str) -> bytes:
+    return b"" if values is None else values.astype(dtype).tobytes()
+
+
+def _entropy(entropy: Entropy | None) -> list[object] | None:
+    if entropy is None:
+        return None
+    return [_floats(np.array([entropy.sum_nats])).hex(), entropy.token_count, entropy.kind]

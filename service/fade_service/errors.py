@@ -1,0 +1,108 @@
+"""The error catalog: everything that the service refuses, by reason.
+
+::
+
+    ServiceError                     any reason of CODES
+    ├── StoreUnavailableError        the store cannot be reached now; trying again may help
+    └── StoreFullError               the store has no room; trying again does not help until an operator made some
+    DuplicateObservationError        a store's word to the scheduler; never reaches a caller
+
+The maths raises errors of its own (fade_core.errors); :func:`of_maths` says them in the words of this catalog.
+"""
+
+from __future__ import annotations
+
+from fade_core import EntropyKindError, FadeError, InvalidBatchError, InvalidConfigError
+
+DOMAIN = "fade"
+
+RETRY_DELAY_SECONDS = 0.5
+"""What callers are told to wait for, where trying again can help (UNAVAILABLE)."""
+
+CODES = {
+    "INVALID_FIELD": "INVALID_ARGUMENT",
+    "INVALID_CONFIG": "INVALID_ARGUMENT",
+    "RUN_NOT_FOUND": "NOT_FOUND",
+    "BRANCH_NOT_FOUND": "NOT_FOUND",
+    "REVISION_NOT_FOUND": "NOT_FOUND",
+    "OBSERVATION_NOT_FOUND": "NOT_FOUND",
+    "OBSERVATION_CONFLICT": "ALREADY_EXISTS",
+    "BRANCH_EXISTS": "ALREADY_EXISTS",
+    "WRITER_FENCED": "FAILED_PRECONDITION",
+    "RUN_COMPLETED": "FAILED_PRECONDITION",
+    "TRAINER_STEP_DECREASED": "FAILED_PRECONDITION",
+    "ENTROPY_KIND_CHANGED": "FAILED_PRECONDITION",
+    "FIELD_NOT_LIVE": "FAILED_PRECONDITION",
+    "SNAPSHOT_MISMATCH": "FAILED_PRECONDITION",
+    "ETAG_MISMATCH": "ABORTED",
+    "MESSAGE_TOO_LARGE": "RESOURCE_EXHAUSTED",
+    "STORE_FULL": "RESOURCE_EXHAUSTED",
+    "STORE_UNAVAILABLE": "UNAVAILABLE",
+    "CONTENTION": "UNAVAILABLE",
+    "DEADLINE_PASSED": "DEADLINE_EXCEEDED",
+    "INTERNAL": "INTERNAL",
+}
+"""Each reason with the name of its gRPC status code (AIP-193)."""
+
+
+class ServiceError(Exception):
+    """A refusal; it changed nothing.
+
+    Attributes:
+        reason: One of :data:`CODES`.
+        code: Name of the gRPC status code.
+        field: Path of the wrong field, with its row where it has rows: ``"rows.rewards[17]"``; empty where none is wrong.
+        metadata: The dynamic parts of the message, by name.
+    """
+
+    def __init__(self, reason: str, message: str, *, field: str = "", **metadata: object) -> None:
+        """``message`` is a template over ``metadata``, so that no dynamic part can be missing there (AIP-193)."""
+        parts = {"field": field, **metadata} if field else metadata
+        super().__init__(message.format(**parts))
+        self.reason = reason
+        self.code = CODES[reason]
+        self.field = field
+        self.metadata = {name: str(value) for name, value in parts.items()}
+
+
+class StoreUnavailableError(ServiceError):
+    """The store cannot be reached now."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("STORE_UNAVAILABLE", "the store cannot be reached now: {problem}; try again", problem=problem)
+
+
+class StoreFullError(ServiceError):
+    """The store has no room left."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("STORE_FULL", "the store has no room: {problem}; an operator must make some", problem=problem)
+
+
+class DuplicateObservationError(Exception):
+    """The branch has an observation of that id, or of that revision, already."""
+
+
+def invalid(field: str, problem: str, /, **metadata: object) -> ServiceError:
+    """A request field that is wrong; ``problem`` is a template over ``metadata``."""
+    return ServiceError("INVALID_FIELD", "{field}: " + problem, field=field, **metadata)
+
+
+_ROW_COLUMNS = {
+    "rewards", "group_index", "rollout_index", "statuses", "solved", "policy_versions", "current_policy_version",
+}  # fmt: skip
+
+
+def of_maths(error: FadeError, config_prefix: str = "run.config.") -> ServiceError:
+    """What the maths refused, with the field as the contract names it."""
+    if isinstance(error, InvalidBatchError):
+        field = f"rows.{error.field}" if error.field in _ROW_COLUMNS else error.field
+        path = field if error.row is None else f"{field}[{error.row}]"
+        return invalid(path, "{problem}", problem=error.problem)
+    if isinstance(error, InvalidConfigError):
+        path = config_prefix + error.field
+        return ServiceError("INVALID_CONFIG", "{field}: {problem}", field=path, problem=error.problem)
+    if isinstance(error, EntropyKindError):
+        details = {"environment": error.environment, "known": error.known, "reported": error.reported}
+        return ServiceError("ENTROPY_KIND_CHANGED", "{problem}", problem=str(error), **details)
+    raise error

@@ -1,0 +1,1 @@
+"""The contract over gRPC: translation and nothing more."""

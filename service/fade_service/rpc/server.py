@@ -1,0 +1,43 @@
+"""The gRPC server: the service, health, reflection, and the limits of the connections."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from fade_service.health import Health
+from fade_service.metrics import Metrics
+from fade_service.rpc.methods import MESSAGE_LIMIT_BYTES, SERVICE_NAME, service_handler
+from fade_service.runs import Runs
+
+WORKERS = 16
+"""Threads: enough to keep a slow store busy; the maths runs on one core at a time whatever their number (docs/adr/0001)."""
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # a second server on the port is a mistake, not a replica
+    ("grpc.max_receive_message_length", 4 * MESSAGE_LIMIT_BYTES),  # so that our own limit answers, with a name and a way out
+    ("grpc.max_send_message_length", -1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # clients ping every 30 s, also without a call
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+def make_server(runs: Runs, metrics: Metrics, watched: Health) -> grpc.Server:
+    """A server with no port yet; health follows ``watched``."""
+    server = grpc.server(ThreadPoolExecutor(WORKERS, thread_name_prefix="fade-rpc"), options=_OPTIONS)
+    server.add_generic_rpc_handlers((service_handler(runs, metrics),))
+    servicer = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+
+    def show(serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in (health.OVERALL_HEALTH, SERVICE_NAME):
+            servicer.set(name, status)
+
+    watched.subscribe(show)
+    return server

@@ -1,0 +1,34 @@
+"""Errors as gRPC statuses with details (AIP-193)."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc_status.rpc_status import to_status
+
+from fade_service.errors import DOMAIN, RETRY_DELAY_SECONDS, ServiceError
+
+
+def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
+    """Ends the handler with the error's status and details."""
+    details = [_packed(ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata))]
+    if error.code == "INVALID_ARGUMENT":
+        violation = BadRequest.FieldViolation(field=error.field, description=str(error))
+        details.append(_packed(BadRequest(field_violations=[violation])))
+    if error.code == "UNAVAILABLE":
+        delay = Duration()
+        delay.FromMilliseconds(int(RETRY_DELAY_SECONDS * 1000))
+        details.append(_packed(RetryInfo(retry_delay=delay)))
+    code = grpc.StatusCode[error.code].value[0]
+    context.abort_with_status(to_status(Status(code=code, message=str(error), details=details)))
+
+
+def _packed(message: ErrorInfo | BadRequest | RetryInfo) -> Any:
+    packed = Any()
+    packed.Pack(message)
+    return packed

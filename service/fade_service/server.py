@@ -1,0 +1,139 @@
+"""The server's life: gRPC and HTTP in one process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from types import TracebackType
+
+import uvicorn
+
+from fade_service.errors import ServiceError
+from fade_service.health import Health
+from fade_service.metrics import Metrics
+from fade_service.rpc.server import make_server
+from fade_service.runs import Runs
+from fade_service.store import default_store_url, open_store
+from fade_service.web.app import make_app
+
+STORE_CHECK_SECONDS = 2.0
+
+
+class FadeServer:
+    """A FADE scheduler: `start`, `stop`, `wait`; as a context manager it starts and stops itself.
+
+    Args:
+        store: URL of the store, for example ``sqlite:////var/lib/fade/fade.db``; by default a SQLite file in the user's state
+            directory.
+        host: Address to listen on.
+        grpc_port, http_port: Ports; 0 takes free ones, which the attributes of the same names tell after `start`.
+        drain_seconds: How long `stop` lets calls that are under way finish.
+
+    Raises:
+        ValueError: The store's URL is of no known form.
+    """
+
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        host: str = "127.0.0.1",
+        grpc_port: int = 50051,
+        http_port: int = 8080,
+        drain_seconds: float = 10.0,
+    ) -> None:
+        self.host = host
+        self.grpc_port = grpc_port
+        self.http_port = http_port
+        self.store_url = store or default_store_url()
+        self._drain_seconds = drain_seconds
+        self._store = open_store(self.store_url)
+        self._health = Health("server", "store")
+        runs, metrics = Runs(self._store), Metrics()
+        self._grpc = make_server(runs, metrics, self._health)
+        self._web = _WebServer(uvicorn.Config(make_app(runs, metrics, self._health), log_config=None, log_level="warning"))
+        self._stopping = threading.Event()
+        self._stopped = threading.Event()
+        self._watch = threading.Thread(target=self._watch_store, name="fade-store-watch", daemon=True)
+
+    def start(self) -> FadeServer:
+        """Binds both ports and serves.
+
+        Raises:
+            OSError: A port cannot be bound.
+        """
+        listener = _bind(self.host, self.http_port)
+        self.http_port = listener.getsockname()[1]
+        try:
+            self.grpc_port = self._grpc.add_insecure_port(_address(self.host, self.grpc_port))
+        except RuntimeError:
+            listener.close()
+            raise OSError(f"cannot listen on {_address(self.host, self.grpc_port)}: is the port taken?") from None
+        self._grpc.start()
+        self._web.start(listener)
+        self._check_store()
+        self._watch.start()
+        self._health.report("server")
+        return self
+
+    def stop(self) -> None:
+        """Says NOT_SERVING, lets calls under way finish, flushes the store. Stopping again does nothing."""
+        if self._stopping.is_set():
+            self._stopped.wait()
+            return
+        self._stopping.set()
+        self._health.report("server", "is stopping")
+        self._grpc.stop(self._drain_seconds).wait()
+        self._web.stop()
+        if self._watch.is_alive():
+            self._watch.join()
+        self._store.close()
+        self._stopped.set()
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Waits until the server has stopped; False if it still runs after that time."""
+        return self._stopped.wait(timeout_seconds)
+
+    def __enter__(self) -> FadeServer:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    def _watch_store(self) -> None:
+        while not self._stopping.wait(STORE_CHECK_SECONDS):
+            self._check_store()
+
+    def _check_store(self) -> None:
+        try:
+            self._store.ping()
+        except ServiceError as error:
+            self._health.report("store", str(error))
+        else:
+            self._health.report("store")
+
+
+class _WebServer:
+    """uvicorn on a thread of its own."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        self._server = uvicorn.Server(config)
+        self._thread: threading.Thread | None = None
+
+    def start(self, listener: socket.socket) -> None:
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="fade-web", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=128)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,1 @@
+"""Health, metrics and the read API over HTTP: translation and nothing more."""
