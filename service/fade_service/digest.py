@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from fade_core import DEFAULT_ENVIRONMENT, Batch, Entropy
-from fade_proto.v1.observation_pb2 import Group
+from fade_core import Batch, Entropy
 
 _VERSION = b"fade report 1\n"
 
 
-def report_digest(batch: Batch, groups: list[Group]) -> bytes:
+def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
     """SHA-256 over a canonical encoding of the report's content.
 
     Rows stand in request order; floats are little-endian float64 with -0 as 0 and one NaN; every part is preceded by its
@@ -23,17 +23,16 @@ def report_digest(batch: Batch, groups: list[Group]) -> bytes:
 
     Args:
         batch: The report.
-        groups: The request's group table, for the labels.
+        labels: The labels of the groups, length M.
 
     Returns:
         32 bytes.
     """
-    table = [[group.label, group.environment or DEFAULT_ENVIRONMENT] for group in groups]
     reports = [
         [name, item.filtered_all_solved, item.filtered_all_failed, item.prefiltered, _entropy(item.entropy)]
         for name, item in sorted(batch.reports.items())
     ]
-    beside = json.dumps([table, reports, _entropy(batch.entropy), batch.current_policy_version], separators=(",", ":"))
+    beside = json.dumps([reports, _entropy(batch.entropy), batch.current_policy_version], separators=(",", ":"))
     digest = hashlib.sha256(_VERSION)
     for part in (
         _floats(batch.rewards),
@@ -42,6 +41,8 @@ def report_digest(batch: Batch, groups: list[Group]) -> bytes:
         _column(batch.statuses, "<i4"),
         _column(batch.solved, "<i1"),
         _column(batch.policy_versions, "<i8"),
+        *_texts(batch.environments),
+        *_texts(labels),
         beside.encode(),
     ):
         digest.update(struct.pack("<Q", len(part)))
@@ -53,6 +54,11 @@ def _floats(values: npt.NDArray[np.float64]) -> bytes:
     canonical = values + 0.0  # -0 + 0 is 0
     canonical[np.isnan(canonical)] = np.nan
     return canonical.astype("<f8").tobytes()
+
+
+def _texts(values: Sequence[str]) -> tuple[bytes, bytes]:
+    """Their lengths and themselves, so that no two sequences have one encoding."""
+    return np.fromiter(map(len, values), "<i4", len(values)).tobytes(), "".join(values).encode()
 
 
 def _column(values: npt.NDArray[np.generic] | None, dtype: str) -> bytes:

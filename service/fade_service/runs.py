@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -232,6 +232,5 @@ def config_in_force(record: RunRecord) -> RunConfig:
 
 def now() -> Timestamp:
     """The time that records are stamped with."""
-    stamp = Timestamp()
-    stamp.FromDatetime(datetime.datetime.now(datetime.timezone.utc))
-    return stamp
+    seconds, nanos = divmod(time.time_ns(), 10**9)
+    return Timestamp(seconds=seconds, nanos=nanos)

@@ -756,7 +756,7 @@ Global___LateReport: _TypeAlias = LateReport  # noqa: Y015
 
 @_typing.final
 class GroupTelemetry(_message.Message):
-    """Telemetry per group, in columns, in the order of the request's group table."""
+    """Telemetry per group, in columns, in the order of the request's group table. A column that would hold nothing but zeros is empty."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -97,7 +97,7 @@ def _read(request: ObserveRequest) -> _Report:
         batch = batch_from_proto(request)
     except ValueError as error:
         raise invalid("environments", "{problem}", problem=error) from None
-    return _Report(request, batch, report_digest(batch, list(request.groups)))
+    return _Report(request, batch, report_digest(batch, [group.label for group in request.groups]))
 
 
 def _evaluate(run: LoadedRun, report: _Report) -> Observed:
@@ -247,15 +247,18 @@ def _response(run: LoadedRun, request: ObserveRequest, after: Head, config_revis
 def _telemetry(request: ObserveRequest, after: Head, answer: Answer) -> Observation:
     """What the history shows of an observation beside its answer."""
     groups = answer.groups
-    places = {environment: place for place, environment in enumerate(answer.environments)}
+    places = dict.fromkeys(answer.group_environments, -1)
+    places |= {environment: place for place, environment in enumerate(answer.environments)}
+    one = len(places) == 1  # and then the column holds zeros
+    stale = groups.stale_count.any()
     telemetry = Observation(
         create_time=after.observe_time,
         groups=GroupTelemetry(
-            environment_index=[places.get(environment, -1) for environment in answer.group_environments],
+            environment_index=() if one else [places[environment] for environment in answer.group_environments],
             scored=groups.scored_count.tolist(),
             solved=groups.solved_count.tolist(),
-            stale=groups.stale_count.tolist(),
-            stale_solved=groups.stale_solved_count.tolist(),
+            stale=groups.stale_count.tolist() if stale else (),
+            stale_solved=groups.stale_solved_count.tolist() if stale else (),
             mean=groups.mean.tolist(),
         ),
         lost_reports=request.lost_reports,
