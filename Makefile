@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GENERATOR := .venv-proto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format proto bench clean
+.PHONY: help demo test test-all lint format proto docs bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ $(GENERATOR)/.installed:
 
 proto: $(VENV)/.installed $(GENERATOR)/.installed ## Generate proto/fade_proto from proto/fade
 	GENERATOR_PYTHON=$(abspath $(GENERATOR)/bin/python) PLUGIN_DIR=$(abspath $(BIN)) proto/generate.sh
+
+docs: $(VENV)/.installed ## Write the configuration table from the code
+	$(BIN)/python docs/render.py
 
 bench: $(VENV)/.installed ## Measure the service against its floor; JSON in var/bench
 	$(BIN)/python -m tests.bench

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 FOLDER = Path("var/demo")
 RUN = "demo"
-TRAINING = ("--advantage", "fade", "--seed", "0", "--steps", "150", "--learning-rate", "1e-3", "--eval-every", "50")
+TRAINING = ("--advantage", "fade", "--seed", "0", "--eval-every", "50")
 
 _KEYS = (
     "observations",
@@ -96,7 +96,8 @@ def _story(summary: dict[str, Any], held: dict[str, Any], schedule: dict[str, An
 
 Schedules: {summary["server_schedules"]} from the service, {summary["fallback_schedules"]} from fallbacks.
 The service holds {held["name"]}: revision {held["revision"]} on branch {held["branch"]}, \
-alpha {weights["alpha"]:.2f}, delta {weights["delta"]:.2f}, solve rate {averages["solve_rate"]:.3f}, entropy {averages["entropy_nats"]:.3f} nats.
+alpha {weights["alpha"]:.2f}, delta {weights["delta"]:.2f}, \
+solve rate {averages["solve_rate"]:.3f}, entropy {averages["entropy_nats"]:.3f} nats.
 Curves: {FOLDER}/train/curves.png   Metrics: {FOLDER}/train/metrics.jsonl   Summary: {FOLDER}/summary.json
 Stopped after {summary["seconds"]:.0f} s. Look at the data again: fade serve --store sqlite:///{FOLDER}/fade.db"""
 

@@ -173,9 +173,9 @@ def answer_from_proto(message: observation.EnvironmentSchedule) -> EnvironmentAn
     )
 
 
-def outcome_to_proto(outcome: str) -> observation.Outcome:
+def outcome_to_proto(outcome: str) -> observation.Outcome.ValueType:
     """ "applied" or "frozen" to its number."""
-    number: observation.Outcome = _OUTCOME[0][outcome]
+    number: observation.Outcome.ValueType = _OUTCOME[0][outcome]
     return number
 
 

@@ -59,7 +59,8 @@ def subset_covers(groups: Groups, alpha: PerGroup) -> npt.NDArray[np.bool_]:
 def _plug_in_factor(difficulty: Floats, alpha: PerGroup) -> Floats:
     """(1 - rbar)^(alpha - 1), capped where alpha < 1; a group at difficulty 1 has no signal, so its 0 base is replaced."""
     base = np.where(difficulty < 1, 1 - difficulty, 1.0)
-    return np.minimum(base ** (np.asarray(alpha) - 1), FACTOR_CAP)
+    factor: Floats = base ** (alpha - 1)
+    return np.minimum(factor, FACTOR_CAP)
 
 
 def _subset_weights(groups: Groups, alpha: PerGroup) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:

@@ -98,7 +98,7 @@ class RunConfig:
     pinned_alpha: float = _knob(1.0, "", "Alpha in mode `pinned`, 0.5 or more.", simulated=False)
     pinned_delta: float = _knob(1.0, "", "Delta in mode `pinned`, above 0.", simulated=False)
     entropy_baseline: int = _knob(
-        0, "", "Counts the restarts of the entropy average; set by `rebaseline_entropy` only.", simulated=False
+        0, "", "Counts the restarts of the entropy average; set by `rebaseline_entropy` only.", live=False, simulated=False
     )
 
     def __post_init__(self) -> None:

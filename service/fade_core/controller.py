@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -155,8 +155,8 @@ def observe(
         before = state.environments.get(name, EnvironmentState())
         holds = ("eval",) if evaluation else seen[name].holds
         moved[name] = _move(config, name, before, seen[name], holds)
-    schedules = {name: schedule_of(config, moved[name]) for name in members}
-    schedules, masses = _scale(config, groups, batch.environments, schedules, members)
+    unscaled = {name: schedule_of(config, moved[name]) for name in members}
+    schedules, masses = _scale(config, groups, batch.environments, unscaled, members)
 
     answers: dict[str, EnvironmentAnswer] = {}
     warnings: list[Warning] = []
@@ -240,7 +240,7 @@ def _has_content(report: EnvironmentReport) -> bool:
 
 
 def _sum(values: npt.NDArray[np.int64], inside: Booleans | None) -> int:
-    return int(values.sum() if inside is None else values[inside].sum())
+    return int(np.add.reduce(values if inside is None else values[inside]))  # half the time of .sum() on a few groups
 
 
 def _look(
@@ -269,33 +269,30 @@ def _look(
 
 def _move(config: RunConfig, name: str, before: EnvironmentState, seen: _Seen, holds: tuple[HoldReason, ...]) -> EnvironmentState:
     """The averages after one observation (FADE.md, section 3)."""
-    after = before
-    if seen.entropy_nats is not None:
-        if before.entropy_baseline != config.entropy_baseline:
-            after = replace(before, entropy_nats=None, initial_entropy_nats=None, warmup_entropy_nats=(), entropy_kind=None)
-        elif before.entropy_kind is not None and before.entropy_kind != seen.entropy_kind:
-            raise EntropyKindError(name, before.entropy_kind, seen.entropy_kind)
     if "eval" in holds:
         return before
-    after = replace(after, observation_count=before.observation_count + 1)
-    if "quorum" in holds:
-        return replace(before, observation_count=after.observation_count)
-    if seen.solve_rate is not None and "prefiltered" not in holds:
-        after = replace(after, solve_rate=_average(config, after.solve_rate, seen.solve_rate))
-    if seen.entropy_nats is not None:
-        after = _move_entropy(config, after, seen.entropy_nats, seen.entropy_kind)
-    return after
+    moved: dict[str, Any] = {"observation_count": before.observation_count + 1}
+    fresh = before.entropy_kind is None or before.entropy_baseline != config.entropy_baseline
+    if seen.entropy_nats is not None and not fresh and before.entropy_kind != seen.entropy_kind:
+        raise EntropyKindError(name, str(before.entropy_kind), seen.entropy_kind)
+    if "quorum" not in holds:
+        if seen.solve_rate is not None and "prefiltered" not in holds:
+            moved["solve_rate"] = _average(config, before.solve_rate, seen.solve_rate)
+        if seen.entropy_nats is not None:
+            moved |= _moved_entropy(config, EnvironmentState() if fresh else before, seen.entropy_nats)
+            moved |= {"entropy_kind": seen.entropy_kind, "entropy_baseline": config.entropy_baseline}
+    return replace(before, **moved)
 
 
-def _move_entropy(config: RunConfig, state: EnvironmentState, entropy_nats: float, kind: str) -> EnvironmentState:
-    state = replace(state, entropy_kind=kind, entropy_baseline=config.entropy_baseline)
-    if state.entropy_nats is not None:
-        return replace(state, entropy_nats=_average(config, state.entropy_nats, entropy_nats))
-    warmup = (*state.warmup_entropy_nats, entropy_nats)
+def _moved_entropy(config: RunConfig, before: EnvironmentState, entropy_nats: float) -> dict[str, Any]:
+    """The entropy's average, initial value and warm-up after one more value."""
+    if before.entropy_nats is not None:
+        return {"entropy_nats": _average(config, before.entropy_nats, entropy_nats)}
+    warmup = (*before.warmup_entropy_nats, entropy_nats)
     if len(warmup) < config.entropy_warmup:
-        return replace(state, warmup_entropy_nats=warmup)
+        return {"entropy_nats": None, "initial_entropy_nats": None, "warmup_entropy_nats": warmup}
     initial = math.fsum(warmup) / len(warmup)
-    return replace(state, entropy_nats=initial, initial_entropy_nats=initial, warmup_entropy_nats=())
+    return {"entropy_nats": initial, "initial_entropy_nats": initial, "warmup_entropy_nats": ()}
 
 
 def _average(config: RunConfig, old: float, new: float) -> float:
@@ -308,15 +305,15 @@ def _scale(
     environments: tuple[str, ...],
     schedules: Mapping[str, Schedule],
     members: Mapping[str, Booleans | None],
-) -> tuple[dict[str, Schedule], dict[str, tuple[float, float, float]]]:
+) -> tuple[Mapping[str, Schedule], dict[str, tuple[float, float, float]]]:
     """The schedules with their scale, and per environment the sums of A+, |A-| and |r - rbar| over rollouts."""
     known = {**dict.fromkeys(environments, Schedule()), **schedules}
     advantages = weigh(groups, environments, known)
-    plain = np.where(
-        groups.has_signal[groups.row_group] & groups.scored, np.abs(groups.rewards - groups.mean[groups.row_group]), 0.0
-    )
+    counts = groups.has_signal[groups.row_group] & groups.scored
     if groups.once is not None:
-        advantages, plain = advantages * groups.once, plain * groups.once
+        counts &= groups.once
+        advantages = advantages * groups.once
+    plain = np.abs(groups.rewards - groups.mean[groups.row_group]) * counts
     positive = np.maximum(advantages, 0.0)
     factor = 1.0
     if config.scale == "match_grpo":
@@ -325,10 +322,12 @@ def _scale(
     masses: dict[str, tuple[float, float, float]] = {}
     for name, inside in members.items():
         rows = slice(None) if inside is None else inside[groups.row_group]
-        success = float(positive[rows].sum())
-        failure = success - float(advantages[rows].sum())
-        masses[name] = (factor * success, factor * failure, float(plain[rows].sum()))
-    return {name: replace(schedule, scale=factor) for name, schedule in schedules.items()}, masses
+        success = float(np.add.reduce(positive[rows]))
+        failure = success - float(np.add.reduce(advantages[rows]))
+        masses[name] = (factor * success, factor * failure, float(np.add.reduce(plain[rows])))
+    if factor != 1:
+        schedules = {name: replace(schedule, scale=factor) for name, schedule in schedules.items()}
+    return schedules, masses
 
 
 def _diagnose(
@@ -348,7 +347,9 @@ def _diagnose(
     all_failed = enough & (groups.solved_count == 0)
     success, failure, plain = masses
     scored = _sum(groups.scored_count, inside)
-    small = ~subset_covers(groups, schedule.alpha) & groups.has_signal
+    plug_in = 0
+    if config.estimator == "subset":
+        plug_in = count(~subset_covers(groups, schedule.alpha) & groups.has_signal)
     return Diagnostics(
         rollout_count=_sum(groups.rollout_count, inside),
         scored_count=scored,
@@ -362,7 +363,7 @@ def _diagnose(
         singleton_group_count=count(~enough),
         zero_variance_group_count=count(groups.zero_variance),
         effective_group_count=count(groups.has_signal),
-        plug_in_group_count=count(small) if config.estimator == "subset" else 0,
+        plug_in_group_count=plug_in,
         filtered_all_solved=report.filtered_all_solved,
         filtered_all_failed=report.filtered_all_failed,
         coverage=seen.coverage,

@@ -23,8 +23,8 @@ def group_sums(values: npt.NDArray[np.float64], index: npt.NDArray[np.intp], gro
         Shape (M,), float64.
     """
     high, rest = _split(values)
-    total = np.bincount(index, high, groups)
-    if rest.any():  # zero for 0/1 rewards, the common case
+    total = np.bincount(index, high, groups).astype(np.float64, copy=False)
+    if np.count_nonzero(rest):  # zero for 0/1 rewards, the common case
         middle, rest = _split(rest)
         low = np.rint(rest * _LIMB)
         total = total + (np.bincount(index, middle, groups) + np.bincount(index, low, groups) / _LIMB) / _LIMB

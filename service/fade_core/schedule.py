@@ -101,7 +101,9 @@ def weigh(groups: Groups, environments: Sequence[str], schedules: Mapping[str, S
     alpha = np.array([schedule.alpha for schedule in own])
     delta = np.array([schedule.delta for schedule in own])
     scale = np.array([schedule.scale for schedule in own])
-    return fade_advantages(groups, alpha, delta, own[0].estimator) * scale[groups.row_group]
+    advantages = fade_advantages(groups, alpha, delta, own[0].estimator)
+    advantages *= scale[groups.row_group]
+    return advantages
 
 
 def _alpha(config: RunConfig, state: EnvironmentState) -> float:

@@ -18,8 +18,8 @@ _VERSION = b"fade report 1\n"
 def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
     """SHA-256 over a canonical encoding of the report's content.
 
-    Rows stand in request order; floats are little-endian float64 with -0 as 0 and one NaN; every part is preceded by its
-    length. What a retry may change is left out: writer, trainer_step, return_advantages, late, lost_reports.
+    Rows stand in request order; floats are little-endian float64 with -0 as 0 and one NaN; the lengths of all parts stand in
+    front. What a retry may change is left out: writer, trainer_step, return_advantages, late, lost_reports.
 
     Args:
         batch: The report.
@@ -33,8 +33,7 @@ def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
         for name, item in sorted(batch.reports.items())
     ]
     beside = json.dumps([reports, _entropy(batch.entropy), batch.current_policy_version], separators=(",", ":"))
-    digest = hashlib.sha256(_VERSION)
-    for part in (
+    parts = (
         _floats(batch.rewards),
         _column(batch.group_index, "<i4"),
         _column(batch.rollout_index, "<i8"),
@@ -44,10 +43,9 @@ def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
         *_texts(batch.environments),
         *_texts(labels),
         beside.encode(),
-    ):
-        digest.update(struct.pack("<Q", len(part)))
-        digest.update(part)
-    return digest.digest()
+    )
+    lengths = struct.pack(f"<{len(parts)}Q", *map(len, parts))
+    return hashlib.sha256(b"".join((_VERSION, lengths, *parts))).digest()
 
 
 def _floats(values: npt.NDArray[np.float64]) -> bytes:
