@@ -7,8 +7,6 @@
     advantages = schedule.advantages(r, g)
 """
 
-from fade_core import Entropy, InvalidBatchError, RowStatus, RunConfig, Warning
-
 from fade_client.client import FadeClient
 from fade_client.errors import (
     CheckpointError,
@@ -19,6 +17,7 @@ from fade_client.errors import (
     UnavailableError,
 )
 from fade_client.schedule import Part, Schedule
+from fade_core import Entropy, InvalidBatchError, RowStatus, RunConfig, Warning
 
 __all__ = [
     "CheckpointError",

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fade_core import MATHS_VERSION, ControllerState, FadeError, RunConfig
-from fade_proto.v1 import scheduler_pb2
 from google.protobuf.message import DecodeError
 
 from fade_client import outbox
 from fade_client.errors import CheckpointError
 from fade_client.position import Position
+from fade_core import MATHS_VERSION, ControllerState, FadeError, RunConfig
+from fade_proto.v1 import scheduler_pb2
 
 FORMAT_VERSION = 1
 

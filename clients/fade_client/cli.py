@@ -8,12 +8,11 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from fade_core import MATHS_VERSION
-from fade_proto.v1 import run_pb2, scheduler_pb2
-
 from fade_client.errors import FadeClientError
 from fade_client.transport import Deadline, Transport
 from fade_client.version import VERSION
+from fade_core import MATHS_VERSION
+from fade_proto.v1 import run_pb2, scheduler_pb2
 
 EXIT_OK = 0
 EXIT_FAILED = 1

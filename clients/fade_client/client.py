@@ -8,8 +8,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from fade_core import RunConfig
-
 from fade_client import columns
 from fade_client.checkpoint import Checkpoint
 from fade_client.columns import Column, EntropyLike, Environments
@@ -17,6 +15,7 @@ from fade_client.distributed import on_first_rank
 from fade_client.schedule import AdvantageUnits, Schedule
 from fade_client.session import Session
 from fade_client.settings import OnRejected, OnUnavailable, Settings, default_writer, required
+from fade_core import RunConfig
 
 
 class FadeClient:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
 from fade_core import DEFAULT_ENVIRONMENT, Batch, Entropy, EnvironmentReport, InvalidBatchError
 
 if TYPE_CHECKING:

@@ -8,16 +8,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from fade_core import Batch, FadeError
-from fade_core import Schedule as CoreSchedule
-from fade_proto import convert
-from fade_proto.v1 import observation_pb2, scheduler_pb2
-
 from fade_client.checkpoint import Checkpoint
 from fade_client.errors import CheckpointError, RejectedError
 from fade_client.outbox import Outbox
 from fade_client.position import Position
 from fade_client.schedule import Part, Schedule, Source
+from fade_core import Batch, FadeError
+from fade_core import Schedule as CoreSchedule
+from fade_proto import convert
+from fade_proto.v1 import observation_pb2, scheduler_pb2
 
 Weights = Literal["local", "hold", "neutral"]
 

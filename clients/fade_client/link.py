@@ -10,10 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from fade_core import EMPTY_STATE, RunConfig
-from fade_proto import convert
-from fade_proto.v1 import observation_pb2, run_pb2, scheduler_pb2
-
 from fade_client.checkpoint import Checkpoint
 from fade_client.courier import Courier
 from fade_client.errors import RejectedError, UnavailableError
@@ -21,6 +17,9 @@ from fade_client.line import Line
 from fade_client.position import Position
 from fade_client.settings import Settings
 from fade_client.transport import Deadline, Transport
+from fade_core import EMPTY_STATE, RunConfig
+from fade_proto import convert
+from fade_proto.v1 import observation_pb2, run_pb2, scheduler_pb2
 
 _log = logging.getLogger("fade_client")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import fade_core
 import numpy as np
+
+import fade_core
+from fade_client.errors import RejectedError
 from fade_core import (
     EMPTY_STATE,
     Answer,
@@ -18,8 +20,6 @@ from fade_core import (
 )
 from fade_proto import convert
 from fade_proto.v1 import run_pb2, scheduler_pb2
-
-from fade_client.errors import RejectedError
 
 FIRST_BRANCH = "main"
 

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import fade_core
 import numpy as np
 import numpy.typing as npt
+
+import fade_core
+from fade_client import columns
+from fade_client.columns import Column, Environments, Grouping
 from fade_core import (
     DEFAULT_ENVIRONMENT,
     Batch,
@@ -21,9 +24,6 @@ from fade_core import (
     apply_schedules,
     group_rows,
 )
-
-from fade_client import columns
-from fade_client.columns import Column, Environments, Grouping
 
 Source = Literal["SERVER", "LOCAL", "HELD", "NEUTRAL", "PINNED"]
 """Where a schedule came from: the service, the client's own controller, the last schedule, nowhere (alpha = delta = 1), or an

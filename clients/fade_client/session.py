@@ -10,11 +10,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from fade_core import DEFAULT_ENVIRONMENT, FadeError, InvalidBatchError, RunConfig, Warning
-from fade_core import Schedule as CoreSchedule
-from fade_proto import convert
-from fade_proto.v1 import observation_pb2, scheduler_pb2
-
 from fade_client.checkpoint import Checkpoint
 from fade_client.columns import Report
 from fade_client.errors import CheckpointError, ClosedError, RejectedError, UnavailableError, rejection
@@ -24,6 +19,10 @@ from fade_client.outbox import Outbox
 from fade_client.position import Position
 from fade_client.schedule import Part, Schedule
 from fade_client.settings import Settings
+from fade_core import DEFAULT_ENVIRONMENT, FadeError, InvalidBatchError, RunConfig, Warning
+from fade_core import Schedule as CoreSchedule
+from fade_proto import convert
+from fade_proto.v1 import observation_pb2, scheduler_pb2
 
 _log = logging.getLogger("fade_client")
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from fade_core import RunConfig
-
 from fade_client.errors import SettingsError
 from fade_client.schedule import AdvantageUnits
+from fade_core import RunConfig
 
 OnUnavailable = Literal["local", "hold", "neutral", "raise"]
 OnRejected = Literal["neutral", "raise"]

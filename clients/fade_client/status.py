@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import grpc
-from fade_proto.v1 import error_details_pb2
 from google.protobuf.message import DecodeError
 
 from fade_client.errors import FadeClientError, RejectedError, UnavailableError
+from fade_proto.v1 import error_details_pb2
 
 _TRANSIENT_REASONS = ("STORE_FULL",)
 """Refusals under codes other than UNAVAILABLE that pass when an operator acts: the report is kept and sent again."""

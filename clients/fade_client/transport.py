@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 import grpc
-from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
 
 from fade_client.errors import UnavailableError
 from fade_client.status import error_of
 from fade_client.version import VERSION
+from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
 
 SERVICE = "fade.v1.SchedulerService"
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
 from fade_core import (
     DEFAULT_ENVIRONMENT,
     MATHS_VERSION,
@@ -25,8 +26,6 @@ from fade_core import (
     Schedule,
     Warning,
 )
-from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
-
 from fade_proto.v1 import observation_pb2 as observation
 from fade_proto.v1 import run_pb2 as run
 from fade_proto.v1 import scheduler_pb2 as scheduler
@@ -34,7 +33,7 @@ from fade_proto.v1 import scheduler_pb2 as scheduler
 _Enum = TypeVar("_Enum", bound=int)
 
 
-def _names(wrapper: EnumTypeWrapper[Any, Any]) -> tuple[dict[str, Any], dict[int, str]]:
+def _names(wrapper: Any) -> tuple[dict[str, Any], dict[int, str]]:
     """Words as fade_core writes them to enum numbers, and back: ALPHA_RULE_FIXED is "fixed"."""
     prefix = next(name for name in wrapper.keys() if wrapper.Value(name) == 0).removesuffix("UNSPECIFIED")
     words = {name.removeprefix(prefix).lower(): wrapper.Value(name) for name in wrapper.keys() if wrapper.Value(name)}

@@ -53,7 +53,8 @@ class RunConfig:
     delta_rule: DeltaRule = _knob(
         "additive",
         "",
-        "How delta follows the run: `additive` (FADE), scale-free `ratio`, `fixed` at `delta`, or `log_decay` from `delta_max` to `delta_min`.",
+        "How delta follows the run: `additive` (FADE), scale-free `ratio`, `fixed` at `delta`, or `log_decay` from `delta_max` to"
+        " `delta_min`.",
     )
     delta: float = _knob(1.0, "", "Delta under `delta_rule = fixed`, above 0.")
     delta_min: float = _knob(0.3, "", "Smallest scheduled delta, above 0.")

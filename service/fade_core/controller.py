@@ -385,13 +385,19 @@ def _warn(config: RunConfig, name: str, groups: Groups, inside: Booleans | None,
         )
         warnings.append(Warning(reason="SINGLETON_GROUPS", message=message, subject=name))
     if seen.coverage < config.quorum:
-        message = f"only {seen.scored_count} of {seen.rollout_count} rollouts were scored, under the quorum of {config.quorum}; averages held"
+        message = (
+            f"only {seen.scored_count} of {seen.rollout_count} rollouts were scored, under the quorum of {config.quorum};"
+            " averages held"
+        )
         warnings.append(Warning(reason="LOW_COVERAGE", message=message, subject=name))
     if config.group_size is not None:
         sizes = groups.rollout_count if inside is None else groups.rollout_count[inside]
         partial = int(np.count_nonzero(sizes != config.group_size))
         if partial:
-            message = f"{partial}/{len(sizes)} groups have other than {config.group_size} rollouts; gather the rows of all ranks before reporting"
+            message = (
+                f"{partial}/{len(sizes)} groups have other than {config.group_size} rollouts;"
+                " gather the rows of all ranks before reporting"
+            )
             warnings.append(Warning(reason="PARTIAL_GROUPS", message=message, subject=name))
     if seen.plug_in_group_count:
         message = f"{seen.plug_in_group_count}/{total} groups have no more than alpha scored rollouts and took the plug-in factor"

@@ -48,6 +48,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _serve(options: argparse.Namespace) -> int:
     try:
+        from prometheus_client import disable_created_metrics
+
+        from fade_service.errors import ServiceError
         from fade_service.server import FadeServer
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA_MODULES:
@@ -55,8 +58,7 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"fade serve: needs {error.name}: pip install 'fade-scheduler[service]'", file=sys.stderr)
         return EXIT_USAGE
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    from fade_service.errors import ServiceError
-
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and Prometheus reads none of them
     try:
         server = FadeServer(
             options.store,

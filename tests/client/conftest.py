@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+
 from fade_client import FadeClient, RunConfig
 from fade_proto.v1 import run_pb2, scheduler_pb2
 from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from fade_client import FadeClient, RejectedError, RunConfig, Schedule, UnavailableError
 
 Connect = Callable[..., FadeClient]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from fade_client import FadeClient, RejectedError, RunConfig, UnavailableError
 
 Connect = Callable[..., FadeClient]

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
+
 from fade_client import FadeClient
 
 Batch = Callable[[int], dict[str, Any]]

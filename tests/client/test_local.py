@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from fade_client import CheckpointError, ClosedError, Entropy, FadeClient, RejectedError, RunConfig
 
 ROWS: dict[str, Any] = {"rewards": [1.0, 0, 0, 0], "groups": ["g"] * 4}

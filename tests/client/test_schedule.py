@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from fade_client import FadeClient, InvalidBatchError, RowStatus, RunConfig, Schedule
 
 STATIC: dict[str, Any] = {"alpha_rule": "fixed", "delta_rule": "fixed"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from fade_client import FadeClient, RejectedError, RunConfig, SettingsError, UnavailableError
 from fade_proto.v1 import observation_pb2, scheduler_pb2
 

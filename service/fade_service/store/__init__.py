@@ -1,4 +1,4 @@
-"""Stores: the contract in words (:mod:`~fade_service.store.base`), and who keeps it."""
+"""Stores: the contract in words (:mod:`~fade_service.store.base`), and those that keep it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ __all__ = ["MemoryStore", "SqliteStore", "Store", "StoredObservation", "StoredRu
 
 
 def default_store_url() -> str:
-    """A SQLite file in the user's state directory."""
+    """The SQLite file ``fade.db`` in the user's state directory."""
     return f"sqlite:///{user_state_path('fade-scheduler') / 'fade.db'}"
 
 
 def open_store(url: str) -> Store:
-    """The store that a URL names.
+    """Opens the store that a URL names; a SQLite file is made where there is none.
+
+    Args:
+        url: ``sqlite:///relative.db``, ``sqlite:////absolute/path.db``, or ``memory://`` which keeps nothing.
 
     Raises:
-        ValueError: The URL is of no known form.
-        StoreUnavailableError: It cannot be opened.
+        ValueError: The URL is of no known form, or its file is something else or of a newer version.
+        StoreUnavailableError: The store cannot be opened now.
     """
     if url == "memory://":
         return MemoryStore()
-    scheme, found, path = url.partition("sqlite:///")
-    if found and not scheme and path:
+    path = url.removeprefix("sqlite:///")
+    if path not in (url, "", ":memory:"):
         return SqliteStore(Path(path))
-    raise ValueError(f"store {url!r} is of no known form; give sqlite:///relative.db, sqlite:////absolute.db, or memory://")
+    raise ValueError(f"store {url!r} is of no known form; give sqlite:///relative.db, sqlite:////absolute/path.db, or memory://")

@@ -59,7 +59,8 @@ class MemoryStore(Store):
             if observation is not None:
                 line = self._lines.setdefault((uid, observation.branch), _Line())
                 if observation.revision in line.by_revision or observation.observation_id in line.by_id:
-                    raise DuplicateObservationError(observation.observation_id)
+                    problem = f"has observation {observation.observation_id!r} or revision {observation.revision}"
+                    raise DuplicateObservationError(f"branch {observation.branch} {problem}")
                 line.by_revision[observation.revision] = line.by_id[observation.observation_id] = observation
             self._runs[run.name] = replace(
                 run,
