@@ -13,9 +13,9 @@ PAGE = Path(__file__).parent / "configuration.md"
 _HEAD = """# Run configuration
 
 Made from the code by `make docs`; do not edit. A run's configuration is given when the run is created, by the client
-(`FadeClient(..., config=RunConfig(...))`) or with CreateRun. A run that exists is joined and keeps its own. Fields that may change
-live are changed with UpdateRun, and the change takes effect with the next observation; every version is kept in the history. The
-defaults are the paper's (arXiv 2607.01490).
+(`FadeClient(..., config=RunConfig(...))`) or with CreateRun. A run that exists is joined and keeps its own. Fields that may
+change live are changed with UpdateRun, and the change takes effect with the next observation; every version is kept in the
+history. The defaults are the paper's (arXiv 2607.01490).
 
 | field | unit | default | live | simulated | what it does |
 |---|---|---|---|---|---|
