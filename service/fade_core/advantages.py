@@ -38,17 +38,15 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
         InvalidBatchError: ``subset`` on rewards other than 0 and 1 without solved flags; names the row.
     """
     row_group = groups.row_group
-    centred = groups.rewards - groups.mean[row_group]
-    factor = np.where(groups.has_signal, _plug_in_factor(groups.difficulty, alpha), 0.0)
-    advantages = factor[row_group] * centred
+    advantages = _plug_in_factor(groups.difficulty, alpha)[row_group] * groups.centred
     if estimator == "subset":
         _check_binary(groups)
         success, failure, covered = _subset_weights(groups, alpha)
         weights = np.where(groups.solved, success[row_group], -failure[row_group])
-        advantages = np.where(covered[row_group], weights, advantages)
-    divisor = delta if isinstance(delta, float) else delta[row_group]
-    advantages = np.where(advantages < 0, advantages / divisor, advantages)
-    return advantages if groups.scored.all() else np.where(groups.scored, advantages, 0.0)
+        advantages = np.where(covered[row_group] & groups.scored, weights, advantages)
+    if isinstance(delta, float):
+        return advantages if delta == 1 else np.where(advantages < 0, advantages / delta, advantages)
+    return np.where(advantages < 0, advantages / delta[row_group], advantages)
 
 
 def subset_covers(groups: Groups, alpha: PerGroup) -> npt.NDArray[np.bool_]:

@@ -309,11 +309,9 @@ def _scale(
     """The schedules with their scale, and per environment the sums of A+, |A-| and |r - rbar| over rollouts."""
     known = {**dict.fromkeys(environments, Schedule()), **schedules}
     advantages = weigh(groups, environments, known)
-    counts = groups.has_signal[groups.row_group] & groups.scored
+    plain = np.abs(groups.centred)
     if groups.once is not None:
-        counts &= groups.once
-        advantages = advantages * groups.once
-    plain = np.abs(groups.rewards - groups.mean[groups.row_group]) * counts
+        advantages, plain = advantages * groups.once, plain * groups.once
     positive = np.maximum(advantages, 0.0)
     factor = 1.0
     if config.scale == "match_grpo":
@@ -343,8 +341,10 @@ def _diagnose(
         return int(np.count_nonzero(mask if inside is None else mask & inside))
 
     enough = groups.scored_count >= 2
-    all_solved = enough & (groups.solved_count == groups.scored_count)
-    all_failed = enough & (groups.solved_count == 0)
+    group_count = len(enough) if inside is None else count(inside)
+    enough_count = count(enough)
+    all_solved_count = count(enough & (groups.solved_count == groups.scored_count))
+    all_failed_count = count(enough & (groups.solved_count == 0))
     success, failure, plain = masses
     scored = _sum(groups.scored_count, inside)
     plug_in = 0
@@ -357,10 +357,10 @@ def _diagnose(
         stale_count=_sum(groups.stale_count, inside),
         padding_count=_sum(groups.padding_count, inside),
         clamped_count=_sum(groups.clamped_count, inside),
-        mixed_group_count=count(enough & ~all_solved & ~all_failed),
-        all_solved_group_count=count(all_solved),
-        all_failed_group_count=count(all_failed),
-        singleton_group_count=count(~enough),
+        mixed_group_count=enough_count - all_solved_count - all_failed_count,
+        all_solved_group_count=all_solved_count,
+        all_failed_group_count=all_failed_count,
+        singleton_group_count=group_count - enough_count,
         zero_variance_group_count=count(groups.zero_variance),
         effective_group_count=count(groups.has_signal),
         plug_in_group_count=plug_in,

@@ -111,6 +111,7 @@ class Groups:
         rollout_count, missing_count: int64 (M,): rollouts without padding; those of them without a reward.
         padding_count, clamped_count: int64 (M,): rows.
         mean: float64 (M,): the baseline rbar; 0 where nothing was scored.
+        centred: float64 (N,): r - rbar; exactly 0 for rows without a reward and in groups without signal.
         zero_variance: bool (M,): two or more scored rollouts, all of one reward.
         has_signal: bool (M,): its advantages are not exactly zero by rule (FADE.md, section 2).
     """
@@ -130,6 +131,7 @@ class Groups:
     padding_count: Integers
     clamped_count: Integers
     mean: Floats
+    centred: Floats
     zero_variance: Booleans
     has_signal: Booleans
 
@@ -177,13 +179,16 @@ def group_rows(config: RunConfig, batch: Batch) -> Groups:
     mean = group_sums(values, index, m) / np.maximum(scored_count, 1)
     some_reward = np.zeros(m)
     some_reward[index] = values
-    varied = np.bincount(index, values != some_reward[index], m) > 0
+    varied = np.zeros(m, bool)
+    varied[index[values != some_reward[index]]] = True
     enough = scored_count >= 2
     has_signal = enough & varied
     flagged = batch.solved is not None
     if flagged:
         has_signal &= (solved_count > 0) & (solved_count < scored_count)
-    unscored = None if _all(scored) else (~scored if padding is None else ~scored & ~padding)
+    all_scored = _all(scored)
+    counted = has_signal[row_group] if all_scored else has_signal[row_group] & scored
+    unscored = None if all_scored else (~scored if padding is None else ~scored & ~padding)
     missing_count = rollouts(unscored)
     return Groups(
         row_group=row_group,
@@ -201,6 +206,7 @@ def group_rows(config: RunConfig, batch: Batch) -> Groups:
         padding_count=per_group(padding),
         clamped_count=per_group(clamped),
         mean=mean,
+        centred=np.where(counted, rewards - mean[row_group], 0.0),
         zero_variance=enough & ~varied,
         has_signal=has_signal,
     )
@@ -246,7 +252,7 @@ def _classify(
     config: RunConfig, batch: Batch, statuses: npt.NDArray[np.signedinteger] | None
 ) -> tuple[Booleans, Booleans | None, Booleans | None]:
     """Which rows are scored, padding and stale (the last two None where there are none)."""
-    scored, padding, stale = ~np.isnan(batch.rewards), None, None
+    scored, padding, stale = batch.rewards == batch.rewards, None, None  # all but NaN
     if statuses is not None:
         padding = statuses == RowStatus.PADDING
         without_reward = padding | (statuses == RowStatus.MISSING) | (statuses == RowStatus.ERROR)
@@ -291,7 +297,8 @@ def _solved(config: RunConfig, batch: Batch, rewards: Floats, scored: Booleans) 
     if batch.solved is not None:
         return batch.solved & scored
     threshold = (config.threshold - config.reward_min) / (config.reward_max - config.reward_min)
-    return (rewards >= threshold) & scored
+    solved: Booleans = rewards >= threshold
+    return solved if _all(scored) else solved & scored
 
 
 def _one_row_per_rollout(

@@ -32,7 +32,7 @@ def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
         [name, item.filtered_all_solved, item.filtered_all_failed, item.prefiltered, _entropy(item.entropy)]
         for name, item in sorted(batch.reports.items())
     ]
-    beside = json.dumps([reports, _entropy(batch.entropy), batch.current_policy_version], separators=(",", ":"))
+    beside = json.dumps([reports, _entropy(batch.entropy), batch.current_policy_version])
     parts = (
         _floats(batch.rewards),
         _column(batch.group_index, "<i4"),
@@ -50,8 +50,10 @@ def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
 
 def _floats(values: npt.NDArray[np.float64]) -> bytes:
     canonical = values + 0.0  # -0 + 0 is 0
-    canonical[np.isnan(canonical)] = np.nan
-    return canonical.astype("<f8").tobytes()
+    nan = canonical != canonical
+    if np.count_nonzero(nan):
+        canonical[nan] = np.nan
+    return canonical.astype("<f8", copy=False).tobytes()
 
 
 def _texts(values: Sequence[str]) -> tuple[bytes, bytes]:
@@ -60,10 +62,10 @@ def _texts(values: Sequence[str]) -> tuple[bytes, bytes]:
 
 
 def _column(values: npt.NDArray[np.generic] | None, dtype: str) -> bytes:
-    return b"" if values is None else values.astype(dtype).tobytes()
+    return b"" if values is None else values.astype(dtype, copy=False).tobytes()
 
 
 def _entropy(entropy: Entropy | None) -> list[object] | None:
     if entropy is None:
         return None
-    return [_floats(np.array([entropy.sum_nats])).hex(), entropy.token_count, entropy.kind]
+    return [(entropy.sum_nats + 0.0).hex(), entropy.token_count, entropy.kind]
