@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fade_core.advantages import subset_covers
 from fade_core.config import RunConfig
@@ -184,13 +183,25 @@ def observe(
     return (state if evaluation else ControllerState(moved)), answer
 
 
+class _Totals(NamedTuple):
+    """Counts over one environment's groups, as in :class:`Diagnostics`."""
+
+    rollouts: int
+    scored: int
+    missing: int
+    stale: int
+    padding: int
+    clamped: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One environment's step values: p_step, h_step with its kind, coverage, and what they hold."""
+    """One environment's step values: p_step, h_step with its kind, counts, coverage, and what they hold."""
 
     solve_rate: float | None
     entropy_nats: float | None
     entropy_kind: str
+    totals: _Totals
     coverage: float
     holds: tuple[HoldReason, ...]
 
@@ -239,8 +250,18 @@ def _has_content(report: EnvironmentReport) -> bool:
     return bool(report.filtered_all_solved or report.filtered_all_failed)
 
 
-def _sum(values: npt.NDArray[np.int64], inside: Booleans | None) -> int:
-    return int(np.add.reduce(values if inside is None else values[inside]))  # half the time of .sum() on a few groups
+def _totals(groups: Groups, inside: Booleans | None) -> _Totals:
+    per_group = np.array(
+        (
+            groups.rollout_count,
+            groups.scored_count,
+            groups.missing_count,
+            groups.stale_count,
+            groups.padding_count,
+            groups.clamped_count,
+        )
+    )
+    return _Totals(*np.add.reduce(per_group if inside is None else per_group[:, inside], axis=1).tolist())
 
 
 def _look(
@@ -252,8 +273,8 @@ def _look(
     filtered = report.filtered_all_solved + report.filtered_all_failed
     count = len(rates) + filtered
     solve_rate = (math.fsum(rates.tolist()) + report.filtered_all_solved) / count if count else None
-    rollouts = _sum(groups.rollout_count, inside)
-    coverage = _sum(groups.scored_count, inside) / rollouts if rollouts else 1.0
+    totals = _totals(groups, inside)
+    coverage = totals.scored / totals.rollouts if totals.rollouts else 1.0
     measured = entropy is not None and entropy.token_count > 0
     holds: tuple[HoldReason, ...] = ("quorum",) if coverage < config.quorum else ()
     if report.prefiltered:
@@ -262,6 +283,7 @@ def _look(
         solve_rate,
         entropy.sum_nats / entropy.token_count if entropy is not None and measured else None,
         entropy.kind if entropy is not None else "",
+        totals,
         coverage,
         holds,
     )
@@ -307,8 +329,8 @@ def _scale(
     members: Mapping[str, Booleans | None],
 ) -> tuple[Mapping[str, Schedule], dict[str, tuple[float, float, float]]]:
     """The schedules with their scale, and per environment the sums of A+, |A-| and |r - rbar| over rollouts."""
-    known = {**dict.fromkeys(environments, Schedule()), **schedules}
-    advantages = weigh(groups, environments, known)
+    padding = {name: Schedule() for name in set(environments) - schedules.keys()}  # for groups of padding only
+    advantages = weigh(groups, environments, {**padding, **schedules})
     plain = np.abs(groups.centred)
     if groups.once is not None:
         advantages, plain = advantages * groups.once, plain * groups.once
@@ -346,17 +368,17 @@ def _diagnose(
     all_solved_count = count(enough & (groups.solved_count == groups.scored_count))
     all_failed_count = count(enough & (groups.solved_count == 0))
     success, failure, plain = masses
-    scored = _sum(groups.scored_count, inside)
+    totals = seen.totals
     plug_in = 0
     if config.estimator == "subset":
         plug_in = count(~subset_covers(groups, schedule.alpha) & groups.has_signal)
     return Diagnostics(
-        rollout_count=_sum(groups.rollout_count, inside),
-        scored_count=scored,
-        missing_count=_sum(groups.missing_count, inside),
-        stale_count=_sum(groups.stale_count, inside),
-        padding_count=_sum(groups.padding_count, inside),
-        clamped_count=_sum(groups.clamped_count, inside),
+        rollout_count=totals.rollouts,
+        scored_count=totals.scored,
+        missing_count=totals.missing,
+        stale_count=totals.stale,
+        padding_count=totals.padding,
+        clamped_count=totals.clamped,
         mixed_group_count=enough_count - all_solved_count - all_failed_count,
         all_solved_group_count=all_solved_count,
         all_failed_group_count=all_failed_count,
@@ -369,8 +391,8 @@ def _diagnose(
         coverage=seen.coverage,
         solve_rate=seen.solve_rate,
         entropy_nats=seen.entropy_nats,
-        mass_success=success / scored if scored else 0.0,
-        mass_failure=failure / scored if scored else 0.0,
+        mass_success=success / totals.scored if totals.scored else 0.0,
+        mass_failure=failure / totals.scored if totals.scored else 0.0,
         mass_vs_grpo=(success + failure) / plain if plain > 0 else None,
     )
 

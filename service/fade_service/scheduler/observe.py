@@ -248,7 +248,7 @@ def _response(run: LoadedRun, request: ObserveRequest, after: Head, config_revis
 def _telemetry(request: ObserveRequest, after: Head, answer: Answer) -> Observation:
     """What the history shows of an observation beside its answer."""
     groups = answer.groups
-    places = dict.fromkeys(answer.group_environments, -1)
+    places = dict.fromkeys(set(answer.group_environments), -1)
     places |= {environment: place for place, environment in enumerate(answer.environments)}
     one = len(places) == 1  # and then the column holds zeros
     stale = groups.stale_count.any()
