@@ -57,6 +57,8 @@ class Store(ABC):
     - **Refused changes nothing.** A method that raises has written nothing.
     - **Flat cost.** :meth:`get_run`, :meth:`commit` and :meth:`find_observation` cost the same after any number of observations.
 
+    Text is whatever UTF-8 encodes, compared exactly; numbers are below 2**63.
+
     Any method may raise :class:`~fade_service.errors.StoreUnavailableError` (cannot be reached now; trying again may help) or
     :class:`~fade_service.errors.StoreFullError` (no room; trying again does not help until an operator made some).
     """
