@@ -38,7 +38,9 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
         InvalidBatchError: ``subset`` on rewards other than 0 and 1 without solved flags; names the row.
     """
     row_group = groups.row_group
-    advantages = _plug_in_factor(groups.difficulty, alpha)[row_group] * groups.centred
+    counted = groups.has_signal[row_group] & groups.scored
+    centred = np.where(counted, groups.rewards - groups.mean[row_group], 0.0)
+    advantages = _plug_in_factor(groups.difficulty, alpha)[row_group] * centred
     if estimator == "subset":
         _check_binary(groups)
         success, failure, covered = _subset_weights(groups, alpha)
@@ -47,6 +49,30 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
     if isinstance(delta, float):
         return advantages if delta == 1 else np.where(advantages < 0, advantages / delta, advantages)
     return np.where(advantages < 0, advantages / delta[row_group], advantages)
+
+
+def group_masses(groups: Groups, alpha: float, estimator: Estimator) -> Floats:
+    """Sum of the positive advantages of each group's rollouts; the negative ones sum to 1 / delta times as much.
+
+    Every group is balanced but for delta: rewards above their mean and below it have one spread, and k A_S = (G - k) |A_F| delta.
+
+    Args:
+        groups: M groups.
+        alpha: Difficulty exponent.
+        estimator: As in :func:`fade_advantages`.
+
+    Returns:
+        float64 (M,); 0 for groups without signal.
+
+    Raises:
+        InvalidBatchError: As :func:`fade_advantages`.
+    """
+    masses: Floats = _plug_in_factor(groups.difficulty, alpha) * groups.spread
+    if estimator == "subset":
+        _check_binary(groups)
+        success, _, covered = _subset_weights(groups, alpha)
+        masses = np.where(covered, groups.solved_count * success, masses)
+    return masses * groups.has_signal
 
 
 def subset_covers(groups: Groups, alpha: PerGroup) -> npt.NDArray[np.bool_]:

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fade_core.advantages import subset_covers
+from fade_core.advantages import group_masses, subset_covers
 from fade_core.config import RunConfig
 from fade_core.errors import EntropyKindError, InvalidBatchError
 from fade_core.rewards import Batch, Booleans, Entropy, EnvironmentReport, Floats, Groups, group_rows
-from fade_core.schedule import Schedule, apply_schedules, schedule_of, weigh
+from fade_core.schedule import Schedule, apply_schedules, schedule_of
 from fade_core.state import ControllerState, EnvironmentState
 
 Outcome = Literal["applied", "frozen"]
@@ -155,7 +155,7 @@ def observe(
         holds = ("eval",) if evaluation else seen[name].holds
         moved[name] = _move(config, name, before, seen[name], holds)
     unscaled = {name: schedule_of(config, moved[name]) for name in members}
-    schedules, masses = _scale(config, groups, batch.environments, unscaled, members)
+    schedules, masses = _scale(config, groups, unscaled, members)
 
     answers: dict[str, EnvironmentAnswer] = {}
     warnings: list[Warning] = []
@@ -192,6 +192,14 @@ class _Totals(NamedTuple):
     stale: int
     padding: int
     clamped: int
+
+
+class _Masses(NamedTuple):
+    """Sums over one environment's rollouts: of A where it is positive, of -A where it is negative, of |r - rbar|."""
+
+    success: float
+    failure: float
+    plain: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,32 +330,25 @@ def _average(config: RunConfig, old: float, new: float) -> float:
 
 
 def _scale(
-    config: RunConfig,
-    groups: Groups,
-    environments: tuple[str, ...],
-    schedules: Mapping[str, Schedule],
-    members: Mapping[str, Booleans | None],
-) -> tuple[Mapping[str, Schedule], dict[str, tuple[float, float, float]]]:
-    """The schedules with their scale, and per environment the sums of A+, |A-| and |r - rbar| over rollouts."""
-    padding = {name: Schedule() for name in set(environments) - schedules.keys()}  # for groups of padding only
-    advantages = weigh(groups, environments, {**padding, **schedules})
-    plain = np.abs(groups.centred)
-    if groups.once is not None:
-        advantages, plain = advantages * groups.once, plain * groups.once
-    positive = np.maximum(advantages, 0.0)
-    factor = 1.0
-    if config.scale == "match_grpo":
-        total = float(np.abs(advantages).sum())
-        factor = float(plain.sum()) / total if total > 0 else 1.0
-    masses: dict[str, tuple[float, float, float]] = {}
+    config: RunConfig, groups: Groups, schedules: Mapping[str, Schedule], members: Mapping[str, Booleans | None]
+) -> tuple[Mapping[str, Schedule], dict[str, _Masses]]:
+    """The schedules with their scale, and the masses of each environment under them."""
+    masses: dict[str, _Masses] = {}
+    spread = groups.spread * groups.has_signal
     for name, inside in members.items():
-        rows = slice(None) if inside is None else inside[groups.row_group]
-        success = float(np.add.reduce(positive[rows]))
-        failure = success - float(np.add.reduce(advantages[rows]))
-        masses[name] = (factor * success, factor * failure, float(np.add.reduce(plain[rows])))
-    if factor != 1:
-        schedules = {name: replace(schedule, scale=factor) for name, schedule in schedules.items()}
-    return schedules, masses
+        schedule = schedules[name]
+        own = group_masses(groups, schedule.alpha, schedule.estimator)
+        success = float(np.add.reduce(own if inside is None else own[inside]))
+        plain = 2 * float(np.add.reduce(spread if inside is None else spread[inside]))
+        masses[name] = _Masses(success, success / schedule.delta, plain)
+    if config.scale != "match_grpo":
+        return schedules, masses
+    total = math.fsum(item.success + item.failure for item in masses.values())
+    factor = math.fsum(item.plain for item in masses.values()) / total if total > 0 else 1.0
+    return (
+        {name: replace(schedule, scale=factor) for name, schedule in schedules.items()},
+        {name: _Masses(factor * item.success, factor * item.failure, item.plain) for name, item in masses.items()},
+    )
 
 
 def _diagnose(
@@ -357,7 +358,7 @@ def _diagnose(
     report: EnvironmentReport,
     seen: _Seen,
     schedule: Schedule,
-    masses: tuple[float, float, float],
+    masses: _Masses,
 ) -> Diagnostics:
     def count(mask: Booleans) -> int:
         return int(np.count_nonzero(mask if inside is None else mask & inside))

@@ -111,7 +111,7 @@ class Groups:
         rollout_count, missing_count: int64 (M,): rollouts without padding; those of them without a reward.
         padding_count, clamped_count: int64 (M,): rows.
         mean: float64 (M,): the baseline rbar; 0 where nothing was scored.
-        centred: float64 (N,): r - rbar; exactly 0 for rows without a reward and in groups without signal.
+        spread: float64 (M,): sum of r - rbar over the rollouts above rbar, which is that of rbar - r over the others.
         zero_variance: bool (M,): two or more scored rollouts, all of one reward.
         has_signal: bool (M,): its advantages are not exactly zero by rule (FADE.md, section 2).
     """
@@ -131,7 +131,7 @@ class Groups:
     padding_count: Integers
     clamped_count: Integers
     mean: Floats
-    centred: Floats
+    spread: Floats
     zero_variance: Booleans
     has_signal: Booleans
 
@@ -178,17 +178,16 @@ def group_rows(config: RunConfig, batch: Batch) -> Groups:
     scored_count = np.bincount(index, minlength=m)
     solved_count = rollouts(solved)
     if won is None:
-        mean, varied = _baseline(values, index, scored_count)
+        mean, spread, varied = _baseline(values, index, scored_count)
     else:
         mean, varied = solved_count / np.maximum(scored_count, 1), (solved_count > 0) & (solved_count < scored_count)
+        spread = solved_count * (1 - mean)
     enough = scored_count >= 2
     has_signal = enough & varied
     flagged = batch.solved is not None
     if flagged:
         has_signal &= (solved_count > 0) & (solved_count < scored_count)
-    all_scored = _all(scored)
-    counted = has_signal[row_group] if all_scored else has_signal[row_group] & scored
-    unscored = None if all_scored else (~scored if padding is None else ~scored & ~padding)
+    unscored = None if _all(scored) else (~scored if padding is None else ~scored & ~padding)
     missing_count = rollouts(unscored)
     return Groups(
         row_group=row_group,
@@ -206,7 +205,7 @@ def group_rows(config: RunConfig, batch: Batch) -> Groups:
         padding_count=per_group(padding),
         clamped_count=per_group(clamped),
         mean=mean,
-        centred=np.where(counted, rewards - mean[row_group], 0.0),
+        spread=spread,
         zero_variance=enough & ~varied,
         has_signal=has_signal,
     )
@@ -241,14 +240,15 @@ def _won(config: RunConfig, batch: Batch) -> Booleans | None:
     return won if np.count_nonzero(won) + np.count_nonzero(lost) == len(won) else None
 
 
-def _baseline(values: Floats, index: npt.NDArray[np.intp], counts: Integers) -> tuple[Floats, Booleans]:
-    """The mean of each group's values (0 where it has none), and whether they differ at all."""
+def _baseline(values: Floats, index: npt.NDArray[np.intp], counts: Integers) -> tuple[Floats, Floats, Booleans]:
+    """Per group the mean of the values (0 where it has none), their spread, and whether they differ at all."""
     mean = group_sums(values, index, len(counts)) / np.maximum(counts, 1)
+    spread = np.bincount(index, np.maximum(values - mean[index], 0.0), len(counts)).astype(np.float64, copy=False)
     some_value = np.zeros(len(counts))
     some_value[index] = values
     varied = np.zeros(len(counts), bool)
     varied[index[values != some_value[index]]] = True
-    return mean, varied
+    return mean, spread, varied
 
 
 def _row_groups(batch: Batch, m: int) -> npt.NDArray[np.intp]:

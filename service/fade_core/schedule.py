@@ -85,23 +85,19 @@ def apply_schedules(groups: Groups, environments: Sequence[str], schedules: Mapp
     Returns:
         float64 (N,), on the mapped reward scale.
     """
-    return weigh(groups, environments, {name: schedule.applied() for name, schedule in schedules.items()})
-
-
-def weigh(groups: Groups, environments: Sequence[str], schedules: Mapping[str, Schedule]) -> Floats:
-    """As :func:`apply_schedules`, with the schedules as computed, whatever their mode."""
-    names = set(environments)
-    if len(names) == 1:
-        one = schedules[names.pop()]
+    applied = {name: schedules[name].applied() for name in set(environments)}
+    if len(applied) == 1:
+        (one,) = applied.values()
         advantages = fade_advantages(groups, one.alpha, one.delta, one.estimator)
         return advantages if one.scale == 1 else advantages * one.scale
-    if not names:
+    if not applied:
         return np.zeros(len(groups.rewards))
-    own = [schedules[name] for name in environments]
+    own = [applied[name] for name in environments]
     alpha = np.array([schedule.alpha for schedule in own])
     delta = np.array([schedule.delta for schedule in own])
     scale = np.array([schedule.scale for schedule in own])
-    advantages = fade_advantages(groups, alpha, delta, own[0].estimator)
+    subset = any(schedule.estimator == "subset" for schedule in applied.values())  # one run has one estimator
+    advantages = fade_advantages(groups, alpha, delta, "subset" if subset else "plug_in")
     advantages *= scale[groups.row_group]
     return advantages
 

@@ -15,15 +15,12 @@ from fade_core import Batch, Entropy
 _VERSION = b"fade report 1\n"
 
 
-def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
+def report_digest(batch: Batch) -> bytes:
     """SHA-256 over a canonical encoding of the report's content.
 
     Rows stand in request order; floats are little-endian float64 with -0 as 0 and one NaN; the lengths of all parts stand in
-    front. What a retry may change is left out: writer, trainer_step, return_advantages, late, lost_reports.
-
-    Args:
-        batch: The report.
-        labels: The labels of the groups, length M.
+    front. What a retry may change is left out: writer, trainer_step, return_advantages, late, lost_reports, and the labels of
+    groups, which are words to people.
 
     Returns:
         32 bytes.
@@ -41,7 +38,6 @@ def report_digest(batch: Batch, labels: Sequence[str]) -> bytes:
         _column(batch.solved, "<i1"),
         _column(batch.policy_versions, "<i8"),
         *_texts(batch.environments),
-        *_texts(labels),
         beside.encode(),
     )
     lengths = struct.pack(f"<{len(parts)}Q", *map(len, parts))

@@ -93,12 +93,11 @@ def _read(request: ObserveRequest) -> _Report:
         raise invalid("split", "is {value}, which is no split", value=request.split)
     if request.lost_reports < 0:
         raise invalid("lost_reports", "is {value}; give a count of 0 or more", value=request.lost_reports)
-    groups = list(request.groups)  # held, so that Python makes their wrappers once
     try:
         batch = batch_from_proto(request)
     except ValueError as error:
         raise invalid("environments", "{problem}", problem=error) from None
-    return _Report(request, batch, report_digest(batch, [group.label for group in groups]))
+    return _Report(request, batch, report_digest(batch))
 
 
 def _evaluate(run: LoadedRun, report: _Report) -> Observed:
