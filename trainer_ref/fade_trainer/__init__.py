@@ -3,7 +3,6 @@
 Importing this package does not import torch; `fade_trainer.train.train` is the loop itself.
 """
 
-from fade_trainer.config import TrainConfig
-from fade_trainer.config import TrainResult
+from fade_trainer.config import TrainConfig, TrainConfigError, TrainResult
 
-__all__ = ["TrainConfig", "TrainResult"]
+__all__ = ["TrainConfig", "TrainConfigError", "TrainResult"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+
+from fade_trainer.config import TrainConfigError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,8 +53,15 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Reads what `save` wrote."""
-        return cls(**torch.load(path, weights_only=True))
+        """Reads what `save` wrote; code in the file is not run.
+
+        Raises:
+            TrainConfigError: The file is no checkpoint, or damaged.
+        """
+        try:
+            return cls(**torch.load(path, weights_only=True))
+        except (UnpicklingError, EOFError, RuntimeError, TypeError) as error:
+            raise TrainConfigError(f"{path} cannot be read as a checkpoint: {error}") from error
 
 
 def save_atomically(content: object, path: Path) -> None:

@@ -6,41 +6,43 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from fade_trainer.config import ADVANTAGES
-from fade_trainer.config import TrainConfig
-from fade_trainer.config import default_cache_dir
+from fade_client import FadeClientError
+from fade_trainer.config import ADVANTAGES, TrainConfig, TrainConfigError
 
+EXIT_OK = 0
+EXIT_FAILED = 1
 EXIT_USAGE = 2
 
-_EXTRA_MODULES = ("torch", "matplotlib", "tqdm")
+_EXIT_CODES = "exit codes: 0 done, or stopped by a signal with a checkpoint; 1 the scheduler refused; 2 the command line is wrong"
+_EXTRA_MODULES = ("torch", "matplotlib", "platformdirs", "tqdm")
 _DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `train` to the `fade` command."""
     summary = "train the reference policy on advantages from a scheduler"
-    _add_options(subparsers.add_parser("train", help=summary, description=f"{summary.capitalize()}."))
+    _add_options(subparsers.add_parser("train", help=summary, description=f"{summary.capitalize()}.", epilog=_EXIT_CODES))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m fade_trainer` with these arguments (default: the process's own); returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m fade_trainer", description="The reference trainer.")
+    parser = argparse.ArgumentParser(prog="python -m fade_trainer", description="The reference trainer.", epilog=_EXIT_CODES)
     _add_options(parser)
     return run(parser.parse_args(arguments))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Trains as told and prints the result as a line of JSON; status 0 when done or stopped by a signal, 2 when misused."""
+    """Trains as told, prints the result as a line of JSON, and returns the exit status."""
     try:
         config = _config(arguments)
-    except ValueError as error:
+    except TrainConfigError as error:
         return _complain(str(error), EXIT_USAGE)
     try:
+        from fade_trainer.plot import plot_curves
         from fade_trainer.train import train
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA_MODULES:
@@ -48,12 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
         return _complain(f"needs {error.name}: pip install 'fade-scheduler[trainer]'", EXIT_USAGE)
     try:
         result = train(config)
-    except ValueError as error:
+    except TrainConfigError as error:
         return _complain(str(error), EXIT_USAGE)
+    except FadeClientError as error:
+        return _complain(str(error), EXIT_FAILED)
+    plot_curves(config.out / "metrics.jsonl", config.out / "curves.png", title=config.run)
     print(json.dumps(asdict(result)))
+    if result.fallback_schedules:
+        counts = f"{result.fallback_schedules} of {result.observations} batches"
+        print(f"fade train: {counts} were trained without an answer of {config.server}", file=sys.stderr)
     if result.interrupted:
         print(f"fade train: stopped after step {result.steps}; --resume goes on from there", file=sys.stderr)
-    return 0
+    return EXIT_OK
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -76,24 +84,26 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         ("rollouts", int, "answers per prompt"),
         ("eval_every", int, "steps between evaluations"),
         ("checkpoint_every", int, "steps between checkpoints"),
+        ("warmup_steps", int, "supervised steps before"),
+        ("evaluation_prompts", int, "prompts of an evaluation"),
     ):
         flag = "--" + name.replace("_", "-")
         option(flag, type=kind, default=_DEFAULTS[name], help=f"{what} (default: %(default)s)")
     option("--out", type=Path, help="folder for metrics, curves and checkpoint (default: var/train/RUN)")
     option("--run", help="name of the run on the server (default: countdown-ADVANTAGE-SEED)")
     option("--resume", action="store_true", help="go on from the checkpoint in --out, if there is one")
-    option("--cache-dir", type=Path, help=f"folder for warmed-up policies (default: {default_cache_dir()})")
+    option("--cache-dir", type=Path, help="folder for warmed-up policies (default: the user's cache directory)")
     parser.set_defaults(handler=run)
 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig:
-    """Options to configuration; ValueError where they contradict each other."""
+    """Options to configuration; TrainConfigError where they contradict each other."""
     given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if name in _DEFAULTS}
     for name, advantage in (("alpha", "power"), ("delta", "asym")):
         if given[name] is None:
             del given[name]
         elif arguments.advantage != advantage:
-            raise ValueError(f"--{name} goes with --advantage {advantage} only")
+            raise TrainConfigError(f"--{name} goes with --advantage {advantage} only")
     given["run"] = arguments.run or f"countdown-{arguments.advantage}-{arguments.seed}"
     given["out"] = arguments.out or Path("var/train") / given["run"]
     return TrainConfig(**given)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,11 @@ Advantage = Literal["fade", "grpo", "asym", "power"]
 ADVANTAGES: tuple[Advantage, ...] = ("fade", "grpo", "asym", "power")
 """The weightings that `--advantage` knows; all but `fade` keep alpha and delta fixed."""
 
+_RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
-def default_cache_dir() -> Path:
-    """The folder for warmed-up models: `$XDG_CACHE_HOME/fade-scheduler`, or below `~/.cache` without that variable."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fade-scheduler"
+
+class TrainConfigError(ValueError):
+    """A run cannot be trained as told: a setting is wrong, or its folder holds something else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +31,7 @@ class TrainConfig:
     """The scheduler: HOST:PORT, `local` (one in this process) or `none` (grpo only: reward minus the group's mean)."""
 
     out: Path
-    """Folder for metrics.jsonl, curves.png and checkpoint.pt."""
+    """Folder for metrics.jsonl and checkpoint.pt; the command line adds curves.png."""
 
     run: str
     """Name of the run on the server."""
@@ -76,7 +76,7 @@ class TrainConfig:
     """Continue from the checkpoint in `out`; without one there, start at the beginning."""
 
     cache_dir: Path | None = None
-    """Folder for warmed-up models; None: `default_cache_dir()`."""
+    """Folder for warmed-up models; None: the user's cache directory."""
 
     warmup_steps: int = 200
     """Supervised Adam steps before RL."""
@@ -88,21 +88,23 @@ class TrainConfig:
     """Size of the validation split, and of the held-out split."""
 
     def __post_init__(self) -> None:
-        """Refuses, with ValueError, a run that could not be trained."""
+        """Refuses, with TrainConfigError, a run that could not be trained."""
         if self.advantage not in ADVANTAGES:
-            raise ValueError(f"advantage must be one of {', '.join(ADVANTAGES)}, not {self.advantage!r}")
+            raise TrainConfigError(f"advantage must be one of {', '.join(ADVANTAGES)}, not {self.advantage!r}")
         if self.server not in ("local", "none") and not re.fullmatch(r"\S+:\d{1,5}", self.server):
-            raise ValueError(f"server must be HOST:PORT, 'local' or 'none', not {self.server!r}")
+            raise TrainConfigError(f"server must be HOST:PORT, 'local' or 'none', not {self.server!r}")
+        if not _RUN_ID.fullmatch(self.run):
+            raise TrainConfigError(f"run must be 1 to 63 lower-case letters, digits and inner hyphens, not {self.run!r}")
         if self.server == "none" and self.advantage != "grpo":
-            raise ValueError(f"server 'none' goes with advantage grpo only, not {self.advantage}")
+            raise TrainConfigError(f"server 'none' goes with advantage grpo only, not {self.advantage}")
         for name in ("alpha", "delta", "learning_rate", "clip_range", "gradient_norm_max"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be a finite number above 0, not {getattr(self, name)}")
+                raise TrainConfigError(f"{name} must be a finite number above 0, not {getattr(self, name)}")
         least = {"seed": 0, "steps": 0, "warmup_steps": 0, "rollouts": 2, "prompts": self.minibatches, "minibatches": 1}
         least |= {"eval_every": 1, "checkpoint_every": 1, "training_prompts": 1, "evaluation_prompts": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
-                raise ValueError(f"{name} must be at least {bound}, not {getattr(self, name)}")
+                raise TrainConfigError(f"{name} must be at least {bound}, not {getattr(self, name)}")
 
     def identity(self) -> dict[str, str | int | float]:
         """The fields that decide a run's bits, but for its length: a checkpoint only continues under the same ones."""
@@ -130,7 +132,7 @@ class TrainResult:
     """Batches trained on what the server answered, a schedule pinned by an operator included."""
 
     fallback_schedules: int
-    """Batches trained on anything else: a controller in this process, the last schedule held, neutral weights."""
+    """Batches trained on less than `server` promised: this process's own controller in the service's place, neutral weights."""
 
     schedules: dict[str, int]
     """Batches per schedule source, as in `schedule.source`."""

@@ -9,18 +9,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from fade_trainer.config import TrainConfigError
+
 
 class MetricsLog:
     """Appends to a metrics file; a context manager.
 
     Opened at a length in bytes, it first drops what lies behind: the lines of steps that a resumed run trains again.
+
+    Raises:
+        TrainConfigError: The file is shorter than that.
     """
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         held = path.stat().st_size if path.exists() else 0
         if held < keep_bytes:
-            raise ValueError(f"{path} holds {held} bytes, but its checkpoint was made at {keep_bytes}")
+            raise TrainConfigError(f"{path} holds {held} bytes, but its checkpoint was made at {keep_bytes}")
         self._file = path.open("ab")
         self._file.truncate(keep_bytes)
 
@@ -37,9 +42,7 @@ class MetricsLog:
     def __enter__(self) -> MetricsLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._file.close()
 
 

@@ -12,17 +12,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
-from fade_trainer.task import ANSWER_LENGTH
-from fade_trainer.task import EOS
-from fade_trainer.task import NUMBER_MAX
-from fade_trainer.task import PROMPT_LENGTH
-from fade_trainer.task import SLOTS
-from fade_trainer.task import TARGET_MAX
-from fade_trainer.task import VOCABULARY_SIZE
+from fade_trainer.task import ANSWER_LENGTH, EOS, NUMBER_MAX, PROMPT_LENGTH, SLOTS, TARGET_MAX, VOCABULARY_SIZE
 
 WIDTH = 64
 HEADS = 2
@@ -177,9 +170,7 @@ class PrefixLM(nn.Module):
 
     def _read_prompts(self, prompts: Tensor) -> tuple[Tensor, list[KeysValues]]:
         """[P, 5] -> the last position's output [P, 64], and each block's keys and values."""
-        embedded = torch.cat(
-            [self.slot_embedding(prompts[:, :SLOTS]), self.target_embedding(prompts[:, SLOTS:])], dim=1
-        )
+        embedded = torch.cat([self.slot_embedding(prompts[:, :SLOTS]), self.target_embedding(prompts[:, SLOTS:])], dim=1)
         hidden = embedded + self.position_embedding[:PROMPT_LENGTH]
         cache: list[KeysValues] = []
         for block in self.blocks:

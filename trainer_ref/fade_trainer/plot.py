@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
+from matplotlib.figure import Figure
 
-matplotlib.use("Agg")
-
-from matplotlib import pyplot  # noqa: E402 - the backend comes first: there may be no display
-
-from fade_trainer.evaluation import PASS_AT  # noqa: E402
-from fade_trainer.metrics import read_metrics  # noqa: E402
+from fade_trainer.evaluation import PASS_AT
+from fade_trainer.metrics import read_metrics
 
 
 def plot_curves(metrics_path: Path, png_path: Path, title: str) -> None:
@@ -19,7 +15,8 @@ def plot_curves(metrics_path: Path, png_path: Path, title: str) -> None:
     lines = read_metrics(metrics_path)
     steps = [line for line in lines if line["kind"] == "step"]
     evaluations = [line for line in lines if line["kind"] == "evaluation" and line["split"] == "validation"]
-    figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), sharex=True, layout="constrained")
+    figure = Figure(figsize=(10, 7), layout="constrained")  # without pyplot: there may be no display
+    axes = figure.subplots(2, 2, sharex=True)
     (passes, solves), (entropies, schedules) = axes
     for k in PASS_AT:
         measured = [line[f"pass@{k}"] for line in evaluations]
@@ -46,4 +43,3 @@ def plot_curves(metrics_path: Path, png_path: Path, title: str) -> None:
         panel.set_xlabel("step")
     figure.suptitle(title)
     figure.savefig(png_path)
-    pyplot.close(figure)

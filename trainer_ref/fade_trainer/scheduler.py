@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fade_client import FadeClient, RunConfig
 from fade_trainer.config import TrainConfig
 from fade_trainer.task import VOCABULARY_SIZE
-
-if TYPE_CHECKING:
-    from fade_client import FadeClient
-    from fade_client import RunConfig
 
 
 def open_scheduler(config: TrainConfig) -> FadeClient | None:
@@ -19,19 +14,13 @@ def open_scheduler(config: TrainConfig) -> FadeClient | None:
     """
     if config.server == "none":
         return None
-    from fade_client import FadeClient
-
     if config.server == "local":
         return FadeClient.local(run_config(config))
-    return FadeClient(
-        config.server, run=config.run, config=run_config(config), on_unavailable="local", timeout_seconds=2.0
-    )
+    return FadeClient(config.server, run=config.run, config=run_config(config), on_unavailable="local")
 
 
 def run_config(config: TrainConfig) -> RunConfig:
     """`fade` is the service's default; the static methods are fixed values of alpha and delta."""
-    from fade_client import RunConfig
-
     if config.advantage == "fade":
         return RunConfig(vocabulary_size=VOCABULARY_SIZE)
     return RunConfig(

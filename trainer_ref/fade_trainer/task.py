@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fade_trainer.config import TrainConfigError
 from fade_trainer.randomness import numpy_stream
 
 IntArray = npt.NDArray[np.int64]
@@ -26,7 +27,10 @@ VOCABULARY_SIZE = 14
 PROMPT_LENGTH = SLOTS + 1
 ANSWER_LENGTH = 8
 
-_DRAWS = 50_000
+EVALUATION_PROMPTS_MAX = 1000
+"""Per split. The prompts of both splits make up a third of all draws then."""
+
+_DRAWS_MIN = 50_000
 _SHAPES = {2: ("nno",), 3: ("nnono", "nnnoo"), 4: ("nnonono", "nnonnoo", "nnnoono", "nnnonoo", "nnnnooo")}
 """Every order of numbers (n) and operators (o) that parses, by how many numbers it takes."""
 
@@ -36,41 +40,39 @@ class Countdown:
     """The prompts of one seed. No prompt stands in two splits, not even with its numbers in another order."""
 
     training: IntArray
-    """[training prompts, 5]"""
+    """[training prompts, 5], as drawn: some more than once."""
 
     validation: IntArray
-    """[evaluation prompts, 5], for curves and choices."""
+    """[evaluation prompts, 5], all different, for curves and choices."""
 
     held_out: IntArray
-    """[evaluation prompts, 5], for what is reported."""
+    """[evaluation prompts, 5], all different, for what is reported."""
 
     demonstration_prompts: IntArray
-    """[demonstrations, 5], training prompts only, some more than once, their numbers in any order."""
+    """[demonstrations, 5], the training prompts and more like them."""
 
     demonstrations: IntArray
-    """[demonstrations, 8], for each of these one right answer out of the process that made the prompts."""
+    """[demonstrations, 8], for each of these the right answer that it was made of."""
 
 
 def make_countdown(seed: int, training_prompts: int, evaluation_prompts: int) -> Countdown:
-    """Draws prompts with a right answer each until the splits are full: a pure function of its arguments.
+    """Draws random expressions over at least two of the numbers, and asks for their values: a pure function of its arguments.
 
-    Prompts come from random expressions over at least two of the numbers; no target is one of the numbers.
+    No target is one of the numbers. What has many solutions comes up often, in training too.
+
+    Raises:
+        TrainConfigError: `evaluation_prompts` is so large that too little would be left to train on.
     """
+    if evaluation_prompts > EVALUATION_PROMPTS_MAX:
+        raise TrainConfigError(f"evaluation_prompts must be at most {EVALUATION_PROMPTS_MAX}, not {evaluation_prompts}")
     rng = numpy_stream(seed, "countdown")
-    wanted = training_prompts + 2 * evaluation_prompts
-    prompts, answers = _draw_solved(rng, _DRAWS)
+    prompts, answers = _draw_solved(rng, max(_DRAWS_MIN, 8 * training_prompts))
     keys = _keys(prompts)
-    while len(np.unique(keys)) < 2 * wanted:
-        if len(prompts) > 100 * wanted:
-            raise ValueError(f"the task has too few different prompts for {wanted}")
-        more_prompts, more_answers = _draw_solved(rng, _DRAWS)
-        prompts, answers = np.concatenate([prompts, more_prompts]), np.concatenate([answers, more_answers])
-        keys = _keys(prompts)
-
-    first = np.sort(np.unique(keys, return_index=True)[1])[:wanted]
-    held_out, validation, training = np.split(first, [evaluation_prompts, 2 * evaluation_prompts])
-    shown = np.isin(keys, keys[training])
-    return Countdown(prompts[training], prompts[validation], prompts[held_out], prompts[shown], answers[shown])
+    first = np.sort(np.unique(keys, return_index=True)[1])[: 2 * evaluation_prompts]
+    held_out, validation = np.split(rng.permutation(first), 2)
+    others = ~np.isin(keys, keys[first])
+    demonstrated = prompts[others]
+    return Countdown(demonstrated[:training_prompts], prompts[validation], prompts[held_out], demonstrated, answers[others])
 
 
 def solved(prompts: IntArray, answers: IntArray) -> BoolArray:

@@ -11,39 +11,26 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
+from fade_client import FadeClient
 from fade_trainer.checkpoint import Checkpoint
-from fade_trainer.config import TrainConfig
-from fade_trainer.config import TrainResult
-from fade_trainer.config import default_cache_dir
+from fade_trainer.config import TrainConfig, TrainConfigError, TrainResult
 from fade_trainer.evaluation import evaluate
 from fade_trainer.interruption import stop_requested
 from fade_trainer.metrics import MetricsLog
-from fade_trainer.model import PrefixLM
-from fade_trainer.model import Rollouts
-from fade_trainer.plot import plot_curves
-from fade_trainer.randomness import numpy_stream
-from fade_trainer.randomness import torch_stream
+from fade_trainer.model import PrefixLM, Rollouts
+from fade_trainer.randomness import numpy_stream, torch_stream
 from fade_trainer.scheduler import open_scheduler
-from fade_trainer.task import Countdown
-from fade_trainer.task import IntArray
-from fade_trainer.task import make_countdown
-from fade_trainer.task import solved
+from fade_trainer.task import Countdown, IntArray, make_countdown, solved
 from fade_trainer.warmup import warmed_up_model
-
-if TYPE_CHECKING:
-    from fade_client import FadeClient
 
 ADAM_BETAS = (0.9, 0.95)
 CHECKPOINT_NAME = "checkpoint.pt"
@@ -61,15 +48,19 @@ class _Progress:
     prompts_seen: int = 0
     schedules: Counter[str] = field(default_factory=Counter)
     before: dict[int, float] = field(default_factory=dict)
+    """pass@k of the warmed-up policy on the held-out prompts."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """What the progress bar says."""
 
 
 def train(config: TrainConfig) -> TrainResult:
-    """Warms a policy up, trains it by RL, and leaves metrics.jsonl, curves.png and checkpoint.pt in `config.out`.
+    """Warms a policy up, trains it by RL, and leaves metrics.jsonl and checkpoint.pt in `config.out`.
 
     The first SIGINT or SIGTERM ends it after the step under way, with a checkpoint.
 
     Raises:
-        ValueError: `config.out` holds a run already and `resume` is not set, or holds another run than this one.
+        TrainConfigError: `config.out` holds a run already and `resume` is not set, or holds another run than this one.
+        FadeClientError: The scheduler refused the run.
     """
     torch.set_num_threads(1)  # The matrices are too small to share, and sums split over threads would cost equal bits.
     started = time.perf_counter()
@@ -78,7 +69,7 @@ def train(config: TrainConfig) -> TrainResult:
     task = make_countdown(config.seed, config.training_prompts, config.evaluation_prompts)
     warming = time.perf_counter()
     if checkpoint is None:
-        model = warmed_up_model(task, config.seed, config.warmup_steps, config.cache_dir or default_cache_dir())
+        model = warmed_up_model(task, config.seed, config.warmup_steps, config.cache_dir)
     else:
         model = PrefixLM()
     warmup_seconds = time.perf_counter() - warming
@@ -94,7 +85,7 @@ def train(config: TrainConfig) -> TrainResult:
     with stop_requested() as stop, MetricsLog(metrics_path, checkpoint.metrics_bytes if checkpoint else 0) as log:
         if checkpoint is None:
             run.before = _evaluate(run, config, log, "held_out", task.held_out)
-            _evaluate(run, config, log, "validation", task.validation)
+            _validate(run, config, task, log)
         with _scheduler(config, checkpoint) as fade:
             if checkpoint is None:
                 _checkpoint(run, config, fade, log)
@@ -102,13 +93,14 @@ def train(config: TrainConfig) -> TrainResult:
         after = _evaluate(run, config, log, "held_out", task.held_out)
         observations = sum(run.schedules.values())
         answered = run.schedules["SERVER"] + run.schedules["PINNED"]
+        fallbacks = observations - answered - (run.schedules["LOCAL"] if config.server == "local" else 0)
         result = TrainResult(
             run=config.run,
             steps=run.step,
             interrupted=run.step < config.steps,
             observations=observations,
             server_schedules=answered,
-            fallback_schedules=observations - answered,
+            fallback_schedules=fallbacks,
             schedules=dict(run.schedules),
             pass_at_1_before=run.before[1],
             pass_at_1_after=after[1],
@@ -118,7 +110,6 @@ def train(config: TrainConfig) -> TrainResult:
             warmup_seconds=warmup_seconds,
         )
         log.write("summary", asdict(result))
-    plot_curves(metrics_path, config.out / "curves.png", title=config.run)
     return result
 
 
@@ -131,21 +122,19 @@ def _train_steps(
     stop: threading.Event,
 ) -> None:
     """Steps up to the last one or to the wish to stop, with evaluations and checkpoints in between."""
-    shown: dict[str, str] = {}
     with tqdm(desc=config.run, total=config.steps, initial=run.step, unit="step", mininterval=0.5) as bar:
         while run.step < config.steps and not stop.is_set():
             record = _train_step(run, config, task, fade)
             log.write("step", record)
             at_end = run.step == config.steps
             if at_end or run.step % config.eval_every == 0:
-                pass_at = _evaluate(run, config, log, "validation", task.validation)
-                shown["pass@1"] = f"{pass_at[1]:.3f}"
+                _validate(run, config, task, log)
             if at_end or run.step % config.checkpoint_every == 0:
                 _checkpoint(run, config, fade, log)
-            shown["entropy"] = f"{record['entropy_nats']:.3f}"
-            shown["alpha"] = f"{record.get('fade/alpha', 1.0):.2f}"
-            shown["delta"] = f"{record.get('fade/delta', 1.0):.2f}"
-            bar.set_postfix(shown, refresh=False)
+            run.shown["entropy"] = f"{record['entropy_nats']:.3f}"
+            run.shown["alpha"] = f"{record.get('fade/alpha', 1.0):.2f}"
+            run.shown["delta"] = f"{record.get('fade/delta', 1.0):.2f}"
+            bar.set_postfix(run.shown, refresh=False)
             bar.update()
     if run.step < config.steps:
         _checkpoint(run, config, fade, log)
@@ -183,7 +172,7 @@ def _train_step(run: _Progress, config: TrainConfig, task: Countdown, fade: Fade
     loss = _update(run, config, prompts, rollouts, advantages)
     return {
         "step": run.step,
-        "solve_rate": float(rewards.mean()),
+        "solve_rate": float(rewards.mean(dtype=torch.float64)),
         "entropy_nats": entropy_nats / tokens,
         "loss": loss,
         "seconds": time.perf_counter() - started,
@@ -249,6 +238,11 @@ def _evaluate(run: _Progress, config: TrainConfig, log: MetricsLog, split: str, 
     return measured.pass_at
 
 
+def _validate(run: _Progress, config: TrainConfig, task: Countdown, log: MetricsLog) -> None:
+    """A point of the curve."""
+    run.shown["pass@1"] = f"{_evaluate(run, config, log, 'validation', task.validation)[1]:.3f}"
+
+
 @contextmanager
 def _scheduler(config: TrainConfig, checkpoint: Checkpoint | None) -> Iterator[FadeClient | None]:
     """The client, put back to the checkpoint's point of the run, and closed in the end."""
@@ -270,14 +264,14 @@ def _find_checkpoint(config: TrainConfig) -> Checkpoint | None:
     if not path.exists():
         return None
     if not config.resume:
-        raise ValueError(f"{config.out} holds a run already: resume it, or choose another folder")
+        raise TrainConfigError(f"{config.out} holds a run already: resume it, or choose another folder")
     checkpoint = Checkpoint.load(path)
     wanted = config.identity()
     differing = [name for name in wanted if wanted[name] != checkpoint.identity[name]]
     if (checkpoint.fade is None) != (config.server == "none"):
         differing.append("server")
     if differing:
-        raise ValueError(f"the checkpoint in {config.out} is of a run with other settings: {', '.join(differing)}")
+        raise TrainConfigError(f"the checkpoint in {config.out} is of a run with other settings: {', '.join(differing)}")
     return checkpoint
 
 

@@ -6,11 +6,11 @@ import hashlib
 from pathlib import Path
 
 import torch
+from platformdirs import user_cache_path
 from torch import Tensor
 
 from fade_trainer.checkpoint import save_atomically
-from fade_trainer.model import PrefixLM
-from fade_trainer.model import answer_mask
+from fade_trainer.model import PrefixLM, answer_mask
 from fade_trainer.randomness import torch_stream
 from fade_trainer.task import Countdown
 
@@ -21,15 +21,17 @@ _RECIPE = 1
 """Goes into the cache key; raise it whenever the model or this recipe changes."""
 
 
-def warmed_up_model(task: Countdown, seed: int, steps: int, cache_dir: Path) -> PrefixLM:
+def warmed_up_model(task: Countdown, seed: int, steps: int, cache_dir: Path | None) -> PrefixLM:
     """A policy after `steps` Adam steps on the demonstrations, read from `cache_dir` if it was made before.
+
+    None stands for the user's cache directory.
 
     The cache key covers data, seed, steps and torch's version, so a cached policy has the bits of a fresh one.
     """
     digest = hashlib.sha256(f"{_RECIPE} {seed} {steps} {torch.__version__}".encode())
     digest.update(task.demonstration_prompts.tobytes())
     digest.update(task.demonstrations.tobytes())
-    path = cache_dir / f"warmup-{digest.hexdigest()[:24]}.pt"
+    path = (cache_dir or user_cache_path("fade-scheduler")) / f"warmup-{digest.hexdigest()[:24]}.pt"
     model = _initial_model(seed)
     if path.exists():
         model.load_state_dict(torch.load(path, weights_only=True))
