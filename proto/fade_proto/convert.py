@@ -148,10 +148,11 @@ def answer_to_proto(name: str, answer: EnvironmentAnswer, message: observation.E
     environment_state_to_proto(name, answer.state, message.state)
     message.outcome = _OUTCOME[0][answer.outcome]
     message.hold_reasons.extend(_HOLD_REASON[0][reason] for reason in answer.hold_reasons)
+    seen = message.diagnostics
     for field in _DIAGNOSTICS_FIELDS:
         value = getattr(answer.diagnostics, field)
         if value is not None:
-            setattr(message.diagnostics, field, value)
+            setattr(seen, field, value)
 
 
 def answer_from_proto(message: observation.EnvironmentSchedule) -> EnvironmentAnswer:

@@ -31,35 +31,36 @@ class Metrics:
         self._seconds = Histogram(
             "grpc_server_handling_seconds", "Time from request to answer.", _LABELS, buckets=_SECONDS, registry=self.registry
         )
-        self.observations = Counter(
+        observations = Counter(
             "fade_observations",
             "Reports answered: applied, frozen, replayed, or evaluated (moves nothing).",
             ("outcome",),
             registry=self.registry,
         )
-        for outcome in ("applied", "frozen", "replayed", "evaluated"):
-            self.observations.labels(outcome)
+        self.observations = {name: observations.labels(name) for name in ("applied", "frozen", "replayed", "evaluated")}
         build = Gauge("fade_build_info", "1, with the versions as labels.", ("version", "maths"), registry=self.registry)
         build.labels(_version(), MATHS_VERSION).set(1)
 
     def of_method(self, service: str, method: str) -> MethodMetrics:
         """The metrics of one RPC, present from the start."""
         labels = ("unary", service, method)
-        return MethodMetrics(self._started.labels(*labels), self._handled, self._seconds.labels(*labels), labels)
+        ok = self._handled.labels(*labels, "OK")
+        return MethodMetrics(self._started.labels(*labels), ok, self._handled, self._seconds.labels(*labels), labels)
 
 
 class MethodMetrics:
     """The metrics of one RPC."""
 
-    def __init__(self, started: Counter, handled: Counter, seconds: Histogram, labels: tuple[str, str, str]) -> None:
+    def __init__(self, started: Counter, ok: Counter, handled: Counter, seconds: Histogram, labels: tuple[str, str, str]) -> None:
         self.started = started
+        self._ok = ok
         self._handled = handled
         self._seconds = seconds
         self._labels = labels
 
     def done(self, code: str, seconds: float) -> None:
         """One call ended with the status code of that name (``"NOT_FOUND"``)."""
-        self._handled.labels(*self._labels, _CODE_NAMES[code]).inc()
+        (self._ok if code == "OK" else self._handled.labels(*self._labels, _CODE_NAMES[code])).inc()
         self._seconds.observe(seconds)
 
 

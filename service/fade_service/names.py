@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from fade_service.errors import invalid
 
@@ -19,6 +20,7 @@ def run_name(project: str, run: str) -> str:
     return f"projects/{project}/runs/{run}"
 
 
+@lru_cache(4096)
 def checked_run_name(field: str, name: str) -> str:
     """``name``, a run's.
 

@@ -72,7 +72,7 @@ def _observe(runs: Runs, metrics: Metrics) -> Answer:
             outcome = "evaluated"
         else:
             outcome = "applied" if observed.response.outcome == observation_pb2.OUTCOME_APPLIED else "frozen"
-        metrics.observations.labels(outcome).inc()
+        metrics.observations[outcome].inc()
         return observed.response
 
     return answer
