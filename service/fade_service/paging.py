@@ -57,7 +57,7 @@ class Page:
         """
         if self.after is None:
             return 0
-        if not self.after.isdecimal():
+        if not (self.after.isdecimal() and int(self.after) < 2**63):
             raise _foreign()
         return int(self.after)
 
@@ -65,11 +65,12 @@ class Page:
 def _read(token: str, bound: tuple[str, ...]) -> str:
     try:
         of, after = json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, TypeError):
+        after.encode()  # a lone surrogate is no text
+    except (binascii.Error, ValueError, TypeError, AttributeError):
         raise _foreign() from None
-    if of != list(bound) or not isinstance(after, str):
+    if of != list(bound):
         raise _foreign()
-    return after
+    return str(after)
 
 
 def _foreign() -> ServiceError:

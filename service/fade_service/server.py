@@ -30,7 +30,8 @@ class FadeServer:
         drain_seconds: How long `stop` lets calls that are under way finish.
 
     Raises:
-        ValueError: The store's URL is of no known form.
+        ValueError: The store's URL is of no known form, or names a file that is something else or of a newer version.
+        StoreUnavailableError: The store cannot be opened now.
     """
 
     def __init__(

@@ -101,10 +101,10 @@ def segments(run: LoadedRun, branch: str) -> list[Segment]:
     until = run.head.revision if branch == run.head.branch else item.end_revision
     line = [Segment(branch, item.branch.parent_revision, until)]
     while item.branch.parent:
-        until = item.branch.parent_revision
+        until = min(until, item.branch.parent_revision)  # a branch may hang on a point before its parent's own start
         item = run.get_branch(item.branch.parent)
         line.append(Segment(item.branch.id, item.branch.parent_revision, until))
-    return line[::-1]
+    return [segment for segment in reversed(line) if segment.after <= segment.until]
 
 
 def point_of(runs: Runs, run: LoadedRun, branch: str, revision: int | None) -> Point:
