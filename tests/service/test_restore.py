@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -207,5 +208,5 @@ def test_lines_go_back_through_every_fork(client: Any, refused: Any) -> None:
             told = [client.history(branch)[revision - 1].schedules[0].state] if revision else []
             assert list(averages) == told
     for branch, line in ids.items():
-        assert refused(lambda branch=branch, after=len(line) + 1: client.schedule(branch, after)).reason == "REVISION_NOT_FOUND"
+        assert refused(partial(client.schedule, branch, len(line) + 1)).reason == "REVISION_NOT_FOUND"
     assert client.schedule("second").revision == 5, "the newest of an abandoned branch is its last"

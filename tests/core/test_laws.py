@@ -1,0 +1,139 @@
+"""Laws: the same rows in any order give the same bits; sums are exact; configurations check themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fade_core import EMPTY_STATE, ControllerState, Entropy, InvalidConfigError, RunConfig, observe
+from fade_core.exact import group_sums
+
+
+def bits(state: ControllerState) -> list[tuple[str, bytes, int]]:
+    """Every float of a state as its bytes."""
+    return [
+        (
+            name,
+            struct.pack("<3d", item.solve_rate, item.entropy_nats or -1.0, item.initial_entropy_nats or -1.0),
+            item.observation_count,
+        )
+        for name, item in sorted(state.environments.items())
+    ]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.floats(0, 1, allow_subnormal=False), st.integers(0, 4), st.sampled_from([1, 1, 1, 2, 3, 5, 6])),
+        min_size=4,
+        max_size=60,
+    ),
+    seed=st.integers(0, 2**32 - 1),
+    estimated=st.sampled_from(["none", "match_grpo"]),
+)
+def test_rows_and_groups_in_any_order_give_the_same_bits(batch: Any, rows: Any, seed: int, estimated: Any) -> None:
+    rows = [*rows, (0.25, 0, 1), (1.0, 1, 1)]  # something always counts
+    config = RunConfig(quorum=0.0, scale=estimated)
+    environments = ("a", "b", "a", "b", "a")
+    entropy = Entropy(sum_nats=1.3, token_count=3)
+
+    def run(order: Any, relabel: Any) -> tuple[Any, Any]:
+        columns = [rows[place] for place in order]
+        table = [""] * 5
+        for old, new in enumerate(relabel):
+            table[new] = environments[old]
+        state = EMPTY_STATE
+        for _ in range(2):
+            state, answer = observe(
+                config,
+                state,
+                batch(
+                    [row[0] for row in columns],
+                    [relabel[row[1]] for row in columns],
+                    statuses=[row[2] for row in columns],
+                    environments=tuple(table),
+                    entropy=entropy,
+                ),
+            )
+        advantages = np.empty(len(rows))
+        advantages[list(order)] = answer.advantages()
+        weights = [(item.schedule.alpha, item.schedule.delta) for item in answer.environments.values()]
+        return (bits(state), state.digest(), weights), advantages
+
+    plain, advantages = run(range(len(rows)), range(5))
+    random = np.random.default_rng(seed)
+    shuffled, moved = run(random.permutation(len(rows)).tolist(), random.permutation(5).tolist())
+    assert shuffled == plain
+    assert moved == pytest.approx(advantages, rel=1e-12, abs=1e-300)
+
+
+@given(values=st.lists(st.floats(0, 1, allow_subnormal=False), min_size=1, max_size=200))
+def test_sums_are_within_a_rounding_of_exact(values: list[float]) -> None:
+    index = np.zeros(len(values), np.intp)
+    exact = sum(map(Fraction, values))
+    summed = Fraction(float(group_sums(np.array(values), index, 1)[0]))
+    assert abs(summed - exact) <= Fraction(2, 2**53) * exact + len(values) * Fraction(1, 2**91)
+
+
+def test_a_state_survives_json_bit_for_bit(batch: Any) -> None:
+    state = EMPTY_STATE
+    for number in range(1, 20):
+        entropy = Entropy(sum_nats=1 / number, token_count=3, kind="k")
+        state, _ = observe(RunConfig(entropy_warmup=30), state, batch([0.1 * (number % 7), 0.3], [0, 0], entropy=entropy))
+    again = ControllerState.from_dict(json.loads(json.dumps(state.to_dict())))
+    assert again == state and again.digest() == state.digest() and bits(again) == bits(state)
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"reward_min": 1.0}, "reward_max"),
+        ({"reward_min": math.inf}, "reward_min"),
+        ({"solve_threshold": 0.0}, "solve_threshold"),
+        ({"solve_threshold": 1.5}, "solve_threshold"),
+        ({"alpha": 0.4}, "alpha"),
+        ({"alpha_min": 0.9}, "alpha_min"),
+        ({"alpha_max": 0.5}, "alpha_max"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta_min": -1.0}, "delta_min"),
+        ({"delta_max": 0.1}, "delta_max"),
+        ({"ema_weight": 0.0}, "ema_weight"),
+        ({"ema_weight": 1.5}, "ema_weight"),
+        ({"target_entropy_nats": 0.0}, "target_entropy_nats"),
+        ({"target_entropy_fraction": 0.0}, "target_entropy_fraction"),
+        ({"initial_entropy_nats": -1.0}, "initial_entropy_nats"),
+        ({"entropy_warmup": 0}, "entropy_warmup"),
+        ({"vocabulary_size": 1}, "vocabulary_size"),
+        ({"quorum": 1.1}, "quorum"),
+        ({"max_policy_lag": -1}, "max_policy_lag"),
+        ({"group_size": 1}, "group_size"),
+        ({"decay_observations": 0}, "decay_observations"),
+        ({"pinned_alpha": 0.1}, "pinned_alpha"),
+        ({"pinned_delta": 0.0}, "pinned_delta"),
+        ({"mode": "off"}, "mode"),
+        ({"alpha_rule": "additive"}, "alpha_rule"),
+        ({"strict_rewards": 1}, "strict_rewards"),
+        ({"ema_weight": "0.1"}, "ema_weight"),
+        ({"ema_weight": math.nan}, "ema_weight"),
+        ({"entropy_warmup": True}, "entropy_warmup"),
+    ],
+)
+def test_a_bad_configuration_names_its_field(values: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        RunConfig(**values)
+    assert caught.value.field == field and str(caught.value).startswith(field)
+
+
+def test_a_configuration_survives_json_and_takes_whole_numbers_for_floats() -> None:
+    config = RunConfig(reward_min=-1, reward_max=2, solve_threshold=1, alpha_rule="log_decay", group_size=8)
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert isinstance(config.reward_max, float)
+    with pytest.raises(InvalidConfigError, match="no_such"):
+        RunConfig.from_dict({"no_such": 1})
