@@ -123,8 +123,6 @@ def undocumented(text: str) -> list[str]:
     fields = r"(repeated |optional |map<)?[\w.<>, ]+ \w+ = \d+;"
     values = r"[A-Z_0-9]+ = \d+;"
     declaration = re.compile(rf"\s*({kinds}|{fields}|{values})")
-        r"\s*(message|enum|service|rpc|oneof)\s|\s*(repeated |optional |map<)?[\w.<>, ]+ \w+ = \d+;|\s*[A-Z_0-9]+ = \d+;"
-    )
     lines = text.splitlines()
     return [
         line
