@@ -22,6 +22,7 @@ from fade_core import (
     EnvironmentAnswer,
     EnvironmentReport,
     EnvironmentState,
+    InvalidBatchError,
     RunConfig,
     Schedule,
     Warning,
@@ -193,7 +194,7 @@ def batch_from_proto(request: scheduler.ObserveRequest | scheduler.ComputeAdvant
     """The rows of a request, and what an Observe reports beside them, as arrays.
 
     Raises:
-        ValueError: An environment is reported twice; names it.
+        InvalidBatchError: The group table contradicts itself or the rows, or an environment is reported twice.
     """
     rows = request.rows
     reports: Mapping[str, EnvironmentReport] = {}
@@ -205,7 +206,7 @@ def batch_from_proto(request: scheduler.ObserveRequest | scheduler.ComputeAdvant
     return Batch(
         rewards=np.array(rows.rewards, np.float64),
         group_index=np.array(rows.group_index, np.int32),
-        environments=tuple([group.environment or DEFAULT_ENVIRONMENT for group in request.groups]),
+        environments=_environments(request.groups, len(rows.rewards)),
         rollout_index=_column(rows.rollout_index, np.int64),
         statuses=_column(rows.statuses, np.int32),
         solved=_column(rows.solved, np.bool_),
@@ -233,12 +234,11 @@ def batch_to_proto(batch: Batch, labels: Sequence[str], request: scheduler.Obser
             getattr(rows, name).extend(column.tolist())
     if batch.current_policy_version is not None:
         rows.current_policy_version = batch.current_policy_version
-    for place, environment in enumerate(batch.environments):
-        group = request.groups.add()
-        if labels:
-            group.label = labels[place]
-        if environment != DEFAULT_ENVIRONMENT:
-            group.environment = environment
+    table = request.groups
+    table.count = len(batch.environments)
+    table.labels.extend(labels)
+    if set(batch.environments) - {DEFAULT_ENVIRONMENT}:
+        table.environments.extend(batch.environments)
     for name, report in batch.reports.items():
         message = request.environments.add(
             environment=name,
@@ -256,12 +256,26 @@ def _column(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any] | None:
     return np.array(values, dtype) if len(values) else None
 
 
+def _environments(table: observation.GroupTable, rows: int) -> tuple[str, ...]:
+    """The environment of each group; as many as the message itself has room for, so that no count can ask for more memory."""
+    count = table.count
+    for name in ("labels", "environments"):
+        length = len(getattr(table, name))
+        if length not in (0, count):
+            raise InvalidBatchError(f"groups.{name}", f"has {length} entries for {count} groups; give one per group, or none")
+    if not 0 <= count <= max(rows, len(table.labels), len(table.environments)):
+        raise InvalidBatchError("groups.count", f"is {count} for {rows} rows; give the number of groups that the rows point into")
+    if not table.environments:
+        return (DEFAULT_ENVIRONMENT,) * count
+    return tuple([environment or DEFAULT_ENVIRONMENT for environment in table.environments])
+
+
 def _reports_from_proto(messages: Sequence[observation.EnvironmentReport]) -> dict[str, EnvironmentReport]:
     reports: dict[str, EnvironmentReport] = {}
     for item in messages:
         name = item.environment or DEFAULT_ENVIRONMENT
         if name in reports:
-            raise ValueError(f"environment {name!r} is reported twice; report each environment once")
+            raise InvalidBatchError("environments", f"{name!r} is reported twice; report each environment once")
         reports[name] = EnvironmentReport(
             filtered_all_solved=item.filtered_all_solved,
             filtered_all_failed=item.filtered_all_failed,

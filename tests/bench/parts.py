@@ -143,8 +143,8 @@ def _template(rows: int, advantages: bool) -> ObserveRequest:
     request = ObserveRequest(writer="bench", return_advantages=advantages)
     request.rows.rewards.extend([float(random.random() < 0.4) for _ in range(rows)])
     request.rows.group_index.extend([row // GROUP_SIZE for row in range(rows)])
-    for _ in range(rows // GROUP_SIZE):
-        request.groups.add()
+    request.groups.count = rows // GROUP_SIZE
+    request.groups.labels.extend(f"prompt {number}" for number in range(rows // GROUP_SIZE))  # clients send labels
     request.entropy.sum_nats = 0.7 * rows
     request.entropy.token_count = rows
     return request

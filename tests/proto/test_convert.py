@@ -159,7 +159,7 @@ def test_batches_pass_unchanged(sent: Batch) -> None:
             assert np.array_equal(ours, theirs, equal_nan=name == "rewards")
     assert (got.environments, got.current_policy_version) == (sent.environments, sent.current_policy_version)
     assert (dict(got.reports), got.entropy) == (dict(sent.reports), sent.entropy)
-    assert [group.label for group in request.groups] == [f"label {place}" for place in range(len(sent.environments))]
+    assert list(request.groups.labels) == [f"label {place}" for place in range(len(sent.environments))]
 
 
 def test_an_environment_reported_twice_is_refused() -> None:

@@ -73,8 +73,7 @@ class Client:
         request = ObserveRequest(name=self.name, observation_id=observation_id, writer=self.writer)
         request.rows.rewards.extend(rewards)
         request.rows.group_index.extend(groups)
-        for _ in range(max(groups, default=-1) + 1):
-            request.groups.add()
+        request.groups.count = max(groups, default=-1) + 1
         if entropy is not None:
             request.entropy.sum_nats, request.entropy.token_count = 10 * entropy, 10
         for name, value in fields.items():

@@ -17,8 +17,7 @@ def compute(client: Any, rewards: list[float] = REWARDS, groups: list[int] = GRO
     request = ComputeAdvantagesRequest(name=client.name, **fields)
     request.rows.rewards.extend(rewards)
     request.rows.group_index.extend(groups)
-    for _ in range(max(groups) + 1):
-        request.groups.add()
+    request.groups.count = max(groups) + 1
     return list(client.stub.ComputeAdvantages(request, timeout=10).advantages)
 
 

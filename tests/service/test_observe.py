@@ -67,7 +67,7 @@ def test_a_report_sent_again_gets_the_stored_answer_and_moves_nothing(client: An
 def test_a_replay_may_differ_in_what_is_no_content(client: Any) -> None:
     first, _ = client.send(client.report("b7", [1.0, -0.0], [0, 0], trainer_step=3))
     again = client.report("b7", [1.0, 0.0], [0, 0], trainer_step=2, return_advantages=True, lost_reports=2)
-    again.groups[0].label = "a prompt"
+    again.groups.labels.append("a prompt")
     again.late.config_revision = 1
     answer, replayed = client.send(again)
     assert replayed and answer.revision == 1
@@ -204,7 +204,7 @@ def test_environments_have_averages_and_schedules_of_their_own(connect: Any) -> 
     client = connect()
     client.create(ema_weight=1.0)
     request = client.report("b1", [1, 1, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1])
-    request.groups[0].environment, request.groups[1].environment = "math", "code"
+    request.groups.environments.extend(["math", "code"])
     request.environments.add(environment="math").entropy.CopyFrom(observation_pb2.Entropy(sum_nats=4.0, token_count=2))
     request.environments.add(environment="chat", filtered_all_solved=3, filtered_all_failed=1)
     request.entropy.CopyFrom(observation_pb2.Entropy(sum_nats=3.0, token_count=3))

@@ -277,30 +277,38 @@ class Rows(_message.Message):
 Global___Rows: _TypeAlias = Rows  # noqa: Y015
 
 @_typing.final
-class Group(_message.Message):
-    """One prompt with its rollouts."""
+class GroupTable(_message.Message):
+    """The group table, in columns: one entry per prompt with its rollouts. A column is empty or has `count` entries."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    LABEL_FIELD_NUMBER: _builtins.int
-    ENVIRONMENT_FIELD_NUMBER: _builtins.int
-    label: _builtins.str
-    """OPTIONAL. The trainer's own label, for messages to people."""
-    environment: _builtins.str
-    """OPTIONAL. The environment; empty means "default"."""
+    COUNT_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    ENVIRONMENTS_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """REQUIRED. Number of groups; rows.group_index points into them."""
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """OPTIONAL. The trainer's own labels, for messages to people."""
+
+    @_builtins.property
+    def environments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """OPTIONAL. The environment of each group; empty means "default"."""
+
     def __init__(
         self,
         *,
-        label: _builtins.str = ...,
-        environment: _builtins.str = ...,
+        count: _builtins.int = ...,
+        labels: _abc.Iterable[_builtins.str] | None = ...,
+        environments: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["environment", b"environment", "label", b"label"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "environments", b"environments", "labels", b"labels"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Group: _TypeAlias = Group  # noqa: Y015
+Global___GroupTable: _TypeAlias = GroupTable  # noqa: Y015
 
 @_typing.final
 class EnvironmentReport(_message.Message):

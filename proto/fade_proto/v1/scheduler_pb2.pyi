@@ -302,7 +302,7 @@ class ObserveRequest(_message.Message):
         """The rows of the batch. May be empty where filtered groups are counted."""
 
     @_builtins.property
-    def groups(self) -> _containers.RepeatedCompositeFieldContainer[_observation_pb2.Group]:
+    def groups(self) -> _observation_pb2.GroupTable:
         """The group table that rows.group_index points into."""
 
     @_builtins.property
@@ -327,14 +327,14 @@ class ObserveRequest(_message.Message):
         trainer_step: _builtins.int | None = ...,
         split: _observation_pb2.Split.ValueType = ...,
         rows: _observation_pb2.Rows | None = ...,
-        groups: _abc.Iterable[_observation_pb2.Group] | None = ...,
+        groups: _observation_pb2.GroupTable | None = ...,
         environments: _abc.Iterable[_observation_pb2.EnvironmentReport] | None = ...,
         entropy: _observation_pb2.Entropy | None = ...,
         return_advantages: _builtins.bool = ...,
         late: _observation_pb2.LateReport | None = ...,
         lost_reports: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "entropy", b"entropy", "late", b"late", "rows", b"rows", "trainer_step", b"trainer_step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "entropy", b"entropy", "groups", b"groups", "late", b"late", "rows", b"rows", "trainer_step", b"trainer_step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "branch", b"branch", "entropy", b"entropy", "environments", b"environments", "groups", b"groups", "late", b"late", "lost_reports", b"lost_reports", "name", b"name", "observation_id", b"observation_id", "return_advantages", b"return_advantages", "rows", b"rows", "split", b"split", "trainer_step", b"trainer_step", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
@@ -530,7 +530,7 @@ class ComputeAdvantagesRequest(_message.Message):
         """REQUIRED. The rows."""
 
     @_builtins.property
-    def groups(self) -> _containers.RepeatedCompositeFieldContainer[_observation_pb2.Group]:
+    def groups(self) -> _observation_pb2.GroupTable:
         """The group table that rows.group_index points into."""
 
     def __init__(
@@ -542,9 +542,9 @@ class ComputeAdvantagesRequest(_message.Message):
         schedule: _observation_pb2.Schedule | None = ...,
         advantage: _observation_pb2.NamedAdvantage | None = ...,
         rows: _observation_pb2.Rows | None = ...,
-        groups: _abc.Iterable[_observation_pb2.Group] | None = ...,
+        groups: _observation_pb2.GroupTable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["advantage", b"advantage", "observation_id", b"observation_id", "rows", b"rows", "schedule", b"schedule", "weights", b"weights"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["advantage", b"advantage", "groups", b"groups", "observation_id", b"observation_id", "rows", b"rows", "schedule", b"schedule", "weights", b"weights"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["advantage", b"advantage", "branch", b"branch", "groups", b"groups", "name", b"name", "observation_id", b"observation_id", "rows", b"rows", "schedule", b"schedule", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...

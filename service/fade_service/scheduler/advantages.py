@@ -21,9 +21,9 @@ SMALLEST_ALPHA = 0.5  # FADE.md, section 2
 def compute_advantages(runs: Runs, request: ComputeAdvantagesRequest) -> ComputeAdvantagesResponse:
     """Advantages of the rows under a schedule or a named advantage."""
     run = runs.load(checked_run_name("name", request.name))
-    batch = batch_from_proto(request)
     weights = request.WhichOneof("weights")
     try:
+        batch = batch_from_proto(request)
         if weights == "advantage":
             groups = fade_core.group_rows(run.config, batch)
             values = fade_core.named_advantages(groups, request.advantage.name, dict(request.advantage.parameters))
@@ -48,7 +48,7 @@ def _schedules(
         for place, environment in enumerate(batch.environments):
             if environment not in given:
                 problem = "is {value!r}, which observation {observation_id!r} had not"
-                raise invalid(f"groups[{place}].environment", problem, value=environment, observation_id=request.observation_id)
+                raise invalid(f"groups.environments[{place}]", problem, value=environment, observation_id=request.observation_id)
         return config, given
     if weights == "schedule":
         return run.config, dict.fromkeys(batch.environments, _checked(request.schedule))

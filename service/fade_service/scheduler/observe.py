@@ -95,8 +95,8 @@ def _read(request: ObserveRequest) -> _Report:
         raise invalid("lost_reports", "is {value}; give a count of 0 or more", value=request.lost_reports)
     try:
         batch = batch_from_proto(request)
-    except ValueError as error:
-        raise invalid("environments", "{problem}", problem=error) from None
+    except FadeError as error:
+        raise of_maths(error) from None
     return _Report(request, batch, report_digest(batch))
 
 
