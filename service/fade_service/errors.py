@@ -16,6 +16,9 @@ from fade_core import EntropyKindError, FadeError, InvalidBatchError, InvalidCon
 
 DOMAIN = "fade"
 
+LONGEST_PART_BYTES = 400
+"""Of a dynamic part of a message, in UTF-8; longer ones lose their middle, as gRPC may drop a status of more than 8 KB."""
+
 RETRY_DELAY_SECONDS = 0.5
 """What callers are told to wait for, where trying again can help (UNAVAILABLE)."""
 
@@ -57,12 +60,19 @@ class ServiceError(Exception):
 
     def __init__(self, reason: str, message: str, *, field: str = "", **metadata: object) -> None:
         """``message`` is a template over ``metadata``, so that no dynamic part can be missing there (AIP-193)."""
-        parts = {"field": field, **metadata} if field else metadata
+        parts = {name: _shortened(part) for name, part in ({"field": field, **metadata} if field else metadata).items()}
         super().__init__(message.format(**parts))
         self.reason = reason
         self.code = CODES[reason]
-        self.field = field
+        self.field = str(parts.get("field", ""))
         self.metadata = {name: str(value) for name, value in parts.items()}
+
+
+def _shortened(part: object) -> object:
+    if not isinstance(part, str) or len(encoded := part.encode()) <= LONGEST_PART_BYTES:
+        return part
+    half = LONGEST_PART_BYTES // 2
+    return f"{encoded[:half].decode(errors='ignore')}...{encoded[-half:].decode(errors='ignore')}"
 
 
 class StoreUnavailableError(ServiceError):

@@ -57,7 +57,7 @@ class Page:
         """
         if self.after is None:
             return 0
-        if not (self.after.isdecimal() and int(self.after) < 2**63):
+        if not (self.after.isdecimal() and len(self.after) < 20 and int(self.after) < 2**63):
             raise _foreign()
         return int(self.after)
 
@@ -66,7 +66,7 @@ def _read(token: str, bound: tuple[str, ...]) -> str:
     try:
         of, after = json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
         after.encode()  # a lone surrogate is no text
-    except (binascii.Error, ValueError, TypeError, AttributeError):
+    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
         raise _foreign() from None
     if of != list(bound):
         raise _foreign()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 from types import TracebackType
@@ -30,7 +31,8 @@ class FadeServer:
         drain_seconds: How long `stop` lets calls that are under way finish.
 
     Raises:
-        ValueError: The store's URL is of no known form, or names a file that is something else or of a newer version.
+        ValueError: The store's URL is of no known form, or names a file that is something else or of a newer version; or a
+            number is out of bounds.
         StoreUnavailableError: The store cannot be opened now.
     """
 
@@ -43,6 +45,11 @@ class FadeServer:
         http_port: int = 8080,
         drain_seconds: float = 10.0,
     ) -> None:
+        for name, port in (("grpc_port", grpc_port), ("http_port", http_port)):
+            if not 0 <= port < 2**16:
+                raise ValueError(f"{name} is {port}; give 0 to 65535")
+        if not 0 <= drain_seconds < math.inf:
+            raise ValueError(f"drain_seconds is {drain_seconds}; give a number of seconds, 0 or more")
         self.host = host
         self.grpc_port = grpc_port
         self.http_port = http_port

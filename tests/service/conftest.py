@@ -101,8 +101,13 @@ class Client:
 
     def history(self, branch: str = "") -> list[Any]:
         """All observations along a line."""
-        request = ListObservationsRequest(parent=self.name, branch=branch, page_size=1000)
-        return list(self.stub.ListObservations(request, timeout=10).observations)
+        request, told = ListObservationsRequest(parent=self.name, branch=branch, page_size=1000), []
+        while True:
+            page = self.stub.ListObservations(request, timeout=10)
+            told.extend(page.observations)
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                return told
 
     def everything(self) -> list[bytes]:
         """All that the server tells of the run, to compare before and after."""
@@ -158,5 +163,19 @@ def refused() -> Callable[[Callable[[], Any]], Refusal]:
         with pytest.raises(grpc.RpcError) as caught:
             make()
         return Refusal(caught.value)
+
+    return call
+
+
+@pytest.fixture
+def attempt() -> Callable[[Callable[[], Any]], Refusal | None]:
+    """Makes a call that may be refused; what it said then, None where it was answered."""
+
+    def call(make: Callable[[], Any]) -> Refusal | None:
+        try:
+            make()
+        except grpc.RpcError as error:
+            return Refusal(error)
+        return None
 
     return call

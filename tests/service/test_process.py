@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from fade_proto.v1.run_pb2 import HistoryPoint
 from fade_proto.v1.scheduler_pb2 import RestoreRunRequest
 from fade_service import FadeServer
 
 ROWS = ([1.0, 0.0], [0, 0])
-SERVICE = "fade.v1.SchedulerService"
 
 
 class Serve:
@@ -33,18 +35,22 @@ class Serve:
         command = [sys.executable, "-m", "fade_service", "serve", "--store", store, *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
-    def address(self) -> str:
-        """Waits until it serves."""
+    def addresses(self) -> tuple[str, str]:
+        """Waits until it serves; gRPC's address and HTTP's URL."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            if "serving gRPC on " in line:
-                return line.split("serving gRPC on ")[1].split()[0]
+            found = re.search(r"serving gRPC on (\S+) and HTTP on (\S+), store ", line)
+            if found:
+                return found[1], found[2]
         raise AssertionError("the server ended before it served")
 
-    def end(self, number: signal.Signals) -> int:
-        """Sends a signal and waits for the exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(30)
+    def address(self) -> str:
+        """Waits until it serves; gRPC's address."""
+        return self.addresses()[0]
+
+    def told(self) -> str:
+        """Waits until it has ended; what it wrote."""
+        return self.process.communicate(timeout=30)[1]
 
 
 @pytest.fixture
@@ -62,51 +68,30 @@ def serve() -> Iterator[Any]:
         item.process.communicate()
 
 
-def test_health_is_served_for_the_whole_and_for_the_service_and_can_be_watched(tmp_path: Path) -> None:
-    server = FadeServer(f"sqlite:///{tmp_path}/fade.db", grpc_port=0, http_port=0).start()
-    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        for name in ("", SERVICE):
-            answer = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
-            assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        seen = []
-        watching = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=30)
-        seen.append(next(watching).status)
-        stopping = threading.Thread(target=server.stop)
-        stopping.start()
-        seen.append(next(watching).status)
-        watching.cancel()
-        stopping.join()
-    assert seen == [health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
-    assert server.wait(0)
-
-
-def test_reflection_lists_the_service(address: str) -> None:
-    with grpc.insecure_channel(address) as channel:
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        request = reflection_pb2.ServerReflectionRequest(list_services="")
-        (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=10)
-    names = {service.name for service in answer.list_services_response.service}
-    assert {SERVICE, "grpc.health.v1.Health"} <= names
-
-
-def test_sigterm_lets_a_call_under_way_finish_and_exits_with_zero(tmp_path: Path, serve: Any, connect: Any) -> None:
-    import sqlite3
-
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_shows_in_health_first_then_lets_a_call_under_way_finish_and_ends_with_zero(
+    tmp_path: Path, serve: Any, connect: Any, number: signal.Signals
+) -> None:
     path = tmp_path / "fade.db"
     running = serve(f"sqlite:///{path}")
-    client = connect("r", at=running.address())
+    address, url = running.addresses()
+    client = connect("r", at=address)
     client.create()
+    watching = health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=30)
+    assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")  # the call waits for the store
     call = client.stub.Observe.future(client.report("b1", *ROWS), timeout=10)
-    time.sleep(0.3)
-    running.process.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
+    while not re.search(r'^grpc_server_started_total\{grpc_method="Observe".* 1\.0$', httpx.get(f"{url}/metrics").text, re.M):
+        time.sleep(0.01)
+    running.process.send_signal(number)
+    assert next(watching).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    assert not call.done()
     other.execute("ROLLBACK")
     other.close()
     assert call.result().revision == 1
-    assert running.process.wait(30) == 0
+    watching.cancel()
+    assert "Traceback" not in running.told() and running.process.returncode == 0
     assert not path.with_name("fade.db-wal").exists(), "flushed"
 
 
@@ -135,14 +120,8 @@ def test_two_processes_on_one_file_make_one_history(tmp_path: Path, serve: Any, 
     store = f"sqlite:///{tmp_path}/fade.db"
     clients = [connect("r", at=serve(store).address()) for _ in range(2)]
     clients[0].create()
-    threads = [
-        threading.Thread(target=lambda client=client: [client.observe(f"b{number}", *ROWS) for number in range(60)])
-        for client in clients
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda client: [client.observe(f"b{number}", *ROWS) for number in range(60)], clients))
     histories = [[item.observation_id for item in client.history()] for client in clients]
     assert histories[0] == histories[1] and sorted(histories[0]) == sorted(f"b{number}" for number in range(60))
     assert [item.revision for item in clients[1].history()] == list(range(1, 61))
@@ -152,21 +131,43 @@ def test_two_processes_on_one_file_make_one_history(tmp_path: Path, serve: Any, 
     assert clients[1].observe("after", *ROWS, branch="second").revision == 11, "what one opened the other knows"
 
 
-def test_a_taken_port_ends_the_process_with_a_line_that_says_so(serve: Any) -> None:
+@pytest.mark.parametrize("taken_port", ["--grpc-port", "--http-port"])
+def test_a_taken_port_ends_the_process_with_a_line_that_says_so(serve: Any, taken_port: str) -> None:
+    free_port = {"--grpc-port": "--http-port", "--http-port": "--grpc-port"}[taken_port]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for arguments in (("--grpc-port", port, "--http-port", "0"), ("--grpc-port", "0", "--http-port", port)):
-            running = serve("memory://", *arguments)
-            _, told = running.process.communicate(timeout=30)
-            assert running.process.returncode == 1
-            assert "fade serve: " in told and "Traceback" not in told and port in told
+        running = serve("memory://", taken_port, port, free_port, "0")
+        told = running.told()
+    assert running.process.returncode == 1
+    assert "fade serve: " in told and "Traceback" not in told and port in told
 
 
-@pytest.mark.parametrize("store", ["postgres://x", "sqlite://", "nonsense"])
-def test_a_store_of_no_known_form_is_a_usage_error(serve: Any, store: str) -> None:
-    running = serve(store)
-    _, told = running.process.communicate(timeout=30)
-    assert running.process.returncode == 2 and "sqlite:///" in told and "Traceback" not in told
+def test_a_store_of_no_known_form_is_a_usage_error(serve: Any) -> None:
+    running = serve("postgres://x")
+    told = running.told()
+    assert running.process.returncode == 2
+    assert told.startswith("fade serve: ") and "postgres://x" in told and "sqlite:///" in told and told.count("\n") == 1
+
+
+def test_a_port_that_there_cannot_be_is_a_usage_error(serve: Any) -> None:
+    running = serve("memory://", "--grpc-port", "0", "--http-port", "99999")
+    assert running.told() == "fade serve: http_port is 99999; give 0 to 65535\n" and running.process.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"store": "sqlite://"},
+        {"store": "nonsense"},
+        {"store": "memory://", "grpc_port": -1},
+        {"store": "memory://", "http_port": 2**16},
+        {"store": "memory://", "drain_seconds": -1.0},
+        {"store": "memory://", "drain_seconds": float("nan")},
+    ],
+)
+def test_a_server_that_cannot_be_is_refused_before_it_binds_anything(arguments: Any) -> None:
+    with pytest.raises(ValueError, match="give"):
+        FadeServer(**{"grpc_port": 0, "http_port": 0, **arguments})
 
 
 def test_two_servers_live_in_one_process_and_stopping_twice_is_fine(connect: Any) -> None:

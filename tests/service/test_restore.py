@@ -90,11 +90,13 @@ def test_the_same_restore_again_finds_its_branch_and_another_start_or_writer_doe
     client.observe("b1", *ROWS)
     client.observe("b2", *ROWS)
     first = restore(client, branch_id="attempt-2", point=HistoryPoint(revision=1))
-    again = restore(client, branch_id="attempt-2", point=HistoryPoint(branch="main", revision=1))
-    assert again.run.branches == first.run.branches and again.state == first.state
+    for point in (HistoryPoint(revision=1), HistoryPoint(branch="main", revision=1)):
+        again = restore(client, branch_id="attempt-2", point=point)
+        assert again.run.branches == first.run.branches and again.state == first.state
     client.observe("b2", *OTHER_ROWS)
     late = restore(client, branch_id="attempt-2", point=HistoryPoint(branch="main", revision=1))
     assert late.run.revision == 2, "the retry finds the branch as it stands now"
+    assert client.get().branches == first.run.branches
     elsewhere, here = HistoryPoint(branch="main", revision=2), HistoryPoint(branch="main", revision=1)
     for fields in ({"point": elsewhere}, {"point": here, "writer": "x"}):
         refusal = refused(lambda fields=fields: restore(client, branch_id="attempt-2", **fields))
@@ -152,7 +154,10 @@ def test_a_tampered_snapshot_is_refused(client: Any, refused: Any) -> None:
         EnvironmentState(solve_rate=float("nan")),
         EnvironmentState(entropy_nats=float("inf")),
         EnvironmentState(entropy_nats=-1.0),
+        EnvironmentState(warmup_entropy_nats=(1.0, float("nan"))),
         EnvironmentState(observation_count=-1),
+        EnvironmentState(observation_count=2**63 - 1),
+        EnvironmentState(entropy_baseline=-1),
     ],
 )
 def test_a_state_that_no_controller_can_have_is_refused(client: Any, refused: Any, state: EnvironmentState) -> None:
@@ -170,7 +175,10 @@ def test_a_state_that_no_controller_can_have_is_refused(client: Any, refused: An
         ({"point": HistoryPoint(branch="lost", revision=0)}, "BRANCH_NOT_FOUND"),
         ({"point": HistoryPoint(), "writer": ""}, "INVALID_FIELD"),
         ({"point": HistoryPoint(), "branch_id": "Not An Id"}, "INVALID_FIELD"),
+        ({"point": HistoryPoint(), "branch_id": "main", "writer": "writer"}, "BRANCH_EXISTS"),
         ({"snapshot": Snapshot(revision=-1)}, "INVALID_FIELD"),
+        ({"snapshot": Snapshot(revision=2**63 - 1)}, "INVALID_FIELD"),
+        ({"snapshot": Snapshot()}, "SNAPSHOT_MISMATCH"),
     ],
 )
 def test_a_restore_from_nowhere_is_refused(client: Any, refused: Any, fields: dict[str, Any], reason: str) -> None:

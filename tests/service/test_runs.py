@@ -179,6 +179,18 @@ def test_pinned_weights_hold_while_the_averages_go_on(client: Any) -> None:
     assert client.schedule().schedules[0].schedule.alpha == 2.0
 
 
+def test_a_run_can_be_turned_to_shadow_and_back_live(client: Any) -> None:
+    update(client, mode=observation_pb2.MODE_SHADOW)
+    answer = client.observe("b1", *ROWS, return_advantages=True)
+    assert answer.schedules[0].schedule.mode == observation_pb2.MODE_SHADOW and list(answer.advantages) == [0.5, -0.5]
+    alpha = answer.schedules[0].schedule.alpha
+    assert alpha > 1
+    update(client, mode=None)
+    answer = client.observe("b2", *ROWS, return_advantages=True)
+    assert answer.schedules[0].schedule.mode == observation_pb2.MODE_ACTIVE
+    assert list(answer.advantages) == pytest.approx([0.5**alpha, -(0.5**alpha)], rel=1e-14)
+
+
 def test_completing_twice_changes_nothing_more(client: Any) -> None:
     def complete() -> Any:
         return client.stub.CompleteRun(CompleteRunRequest(name=client.name), timeout=10).run
@@ -188,7 +200,7 @@ def test_completing_twice_changes_nothing_more(client: Any) -> None:
     assert complete() == first == client.get()
 
 
-def test_a_deleted_run_is_gone_and_its_name_starts_anew(client: Any, refused: Any) -> None:
+def test_a_deleted_run_is_gone_and_its_name_starts_anew(client: Any, connect: Any, refused: Any) -> None:
     uid = client.get().uid
     client.observe("b1", *ROWS)
     client.stub.DeleteRun(DeleteRunRequest(name=client.name), timeout=10)
@@ -196,5 +208,7 @@ def test_a_deleted_run_is_gone_and_its_name_starts_anew(client: Any, refused: An
     assert refused(lambda: client.observe("b2", *ROWS)).reason == "RUN_NOT_FOUND"
     assert refused(lambda: client.stub.DeleteRun(DeleteRunRequest(name=client.name), timeout=10)).code == "NOT_FOUND"
     assert client.create().uid != uid
+    assert client.get().branches[0].writer == ""
     assert client.history() == []
-    assert client.observe("b1", *ROWS).revision == 1
+    assert connect(client.run, writer="new job").observe("b1", *ROWS).revision == 1
+    assert refused(lambda: client.observe("b2", *ROWS)).reason == "WRITER_FENCED", "the old job does not mix in"

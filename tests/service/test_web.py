@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
-import sqlite3
-import time
-from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
+from fastapi.openapi.models import OpenAPI
 from google.protobuf.json_format import ParseDict
 from prometheus_client.parser import text_string_to_metric_families
 
-from fade_proto.v1 import run_pb2
+from fade_proto.v1 import observation_pb2, run_pb2
 from fade_proto.v1.scheduler_pb2 import GetScheduleResponse, ListObservationsResponse, ListRunsResponse
 from fade_service import FadeServer
 
@@ -33,25 +33,6 @@ def test_health_and_readiness_answer(http: httpx.Client) -> None:
     assert (ready.status_code, ready.json()) == (200, {"status": "ok", "problems": {}})
 
 
-def test_a_server_whose_store_cannot_be_written_is_not_ready_and_says_why(tmp_path: Path) -> None:
-    path = tmp_path / "fade.db"
-    with FadeServer(f"sqlite:///{path}", grpc_port=0, http_port=0) as server:
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        url = f"http://127.0.0.1:{server.http_port}/readyz"
-        deadline = time.monotonic() + 20
-        while httpx.get(url).status_code == 200 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        answer = httpx.get(url)
-        other.execute("ROLLBACK")
-        other.close()
-        assert answer.status_code == 503 and "locked" in answer.json()["problems"]["store"]
-        assert httpx.get(f"http://127.0.0.1:{server.http_port}/healthz").status_code == 200
-        while httpx.get(url).status_code == 503 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert httpx.get(url).status_code == 200
-
-
 def test_metrics_parse_and_count(http: httpx.Client, client: Any) -> None:
     def values() -> dict[tuple[str, ...], float]:
         text = http.get("/metrics").text
@@ -65,19 +46,22 @@ def test_metrics_parse_and_count(http: httpx.Client, client: Any) -> None:
     before = values()
     client.observe("b1", *ROWS)
     client.observe("b1", *ROWS)
-    with pytest.raises(Exception, match="INVALID_ARGUMENT"):
+    with pytest.raises(grpc.RpcError, match="INVALID_ARGUMENT"):
         client.observe("b2", [7.0], [0])
+    client.observe("e1", *ROWS, split=observation_pb2.SPLIT_EVAL)
+    client.observe("b3", [1.0, math.nan, math.nan], [0, 0, 0])
     after = values()
 
     def grown(*key: str) -> float:
         return after[key] - before.get(key, 0.0)
 
-    assert grown("grpc_server_started_total", *method) == 3
-    assert grown("grpc_server_handled_total", *sorted(("OK", *method))) == 2
+    assert grown("grpc_server_started_total", *method) == 5
+    assert grown("grpc_server_handled_total", *sorted(("OK", *method))) == 4
     assert grown("grpc_server_handled_total", *sorted(("InvalidArgument", *method))) == 1
-    assert grown("grpc_server_handling_seconds_count", *method) == 3
-    assert grown("fade_observations_total", "applied") == 1
-    assert grown("fade_observations_total", "replayed") == 1
+    assert grown("grpc_server_handling_seconds_count", *method) == 5
+    assert {outcome: grown("fade_observations_total", outcome) for outcome in ("applied", "replayed", "evaluated", "frozen")} == {
+        "applied": 1, "replayed": 1, "evaluated": 1, "frozen": 1,
+    }  # fmt: skip
     assert any(key[0] == "fade_build_info" and value == 1 for key, value in after.items())
 
 
@@ -102,11 +86,36 @@ def test_the_read_api_says_what_grpc_says(http: httpx.Client, client: Any) -> No
         ("/api/v1/runs/test/nowhere", 404, "RUN_NOT_FOUND"),
         ("/api/v1/runs/test/Not-A-Name", 400, "INVALID_FIELD"),
         ("/api/v1/runs?page_token=garbage", 400, "INVALID_FIELD"),
+        ("/api/v1/runs?project=Not-A-Name", 400, "INVALID_FIELD"),
+        ("/api/v1/runs/test/nowhere/schedule", 404, "RUN_NOT_FOUND"),
+        ("/api/v1/runs/test/nowhere/observations", 404, "RUN_NOT_FOUND"),
     ],
 )
 def test_errors_are_json_with_the_reason(http: httpx.Client, path: str, status: int, reason: str) -> None:
     answer = http.get(path)
     assert (answer.status_code, answer.json()["error"]["reason"]) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?page_size=-1",
+        f"?page_size={2**31}",
+        "?page_size=x",
+        "/test/r/schedule?revision=-1",
+        f"/test/r/schedule?revision={2**63}",
+    ],
+)
+def test_numbers_that_the_contract_cannot_hold_are_refused_by_name(http: httpx.Client, query: str) -> None:
+    answer = http.get(f"/api/v1/runs{query}")
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["loc"] == ["query", query.partition("?")[2].partition("=")[0]]
+
+
+@pytest.mark.parametrize("query", ["?branch=lost", "?branch=%00", "?branch=%ff", f"?branch={'x' * 5000}"])
+def test_a_branch_that_is_not_there_is_not_found_whatever_its_name(http: httpx.Client, client: Any, query: str) -> None:
+    answer = http.get(f"/api/v1/runs/test/{client.run}/observations{query}")
+    assert (answer.status_code, answer.json()["error"]["reason"]) == (404, "BRANCH_NOT_FOUND")
 
 
 def test_the_openapi_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
@@ -116,6 +125,11 @@ def test_the_openapi_page_needs_nothing_from_elsewhere(http: httpx.Client) -> No
     assert loaded and not [link for link in loaded if "//" in link]
     assert all(http.get(link).status_code == 200 for link in loaded)
     schema = http.get("/openapi.json").json()
+    described = OpenAPI.model_validate(schema)
+    assert described.openapi.startswith("3.") and set(described.paths or {}) == {
+        "/healthz", "/readyz", "/metrics", "/api/v1/runs", "/api/v1/runs/{project}/{run}",
+        "/api/v1/runs/{project}/{run}/schedule", "/api/v1/runs/{project}/{run}/observations",
+    }  # fmt: skip
     run = schema["paths"]["/api/v1/runs/{project}/{run}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert run["properties"]["revision"] == {"type": "string", "format": "int64"}
     assert set(run["properties"]) == {field.name for field in run_pb2.Run.DESCRIPTOR.fields}

@@ -74,6 +74,10 @@ def _answer(runs: Runs, run: LoadedRun, branch: str, observation_id: str) -> Obs
 
 
 def _checked(message: observation_pb2.Schedule) -> Schedule:
+    for name, words in (("mode", observation_pb2.Mode), ("estimator", observation_pb2.Estimator)):
+        value = getattr(message, name)
+        if value not in words.values():
+            raise invalid(f"schedule.{name}", "is {value}, which the contract does not know", value=value)
     schedule = schedule_from_proto(message)
     for name, smallest in (("alpha", SMALLEST_ALPHA), ("delta", 0.0), ("scale", 0.0)):
         value = getattr(schedule, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fade_core import DEFAULT_ENVIRONMENT, ControllerState, EnvironmentState, RunConfig, schedule_of
@@ -23,6 +24,12 @@ from fade_service.runs import LoadedRun, Runs
 from fade_service.store.base import StoredObservation
 
 DEFAULT_PAGE_SIZE = 100
+
+PAGE_BYTES = 2 * 2**20
+"""A page of large observations ends here, whatever its size in entries: gRPC's clients take 4 MB unless told otherwise."""
+
+READ_AT_ONCE = 100
+"""Observations that one read of the store fetches at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +73,14 @@ def list_observations(runs: Runs, request: ListObservationsRequest) -> ListObser
     run = runs.load(checked_run_name("parent", request.parent))
     branch = request.branch or run.head.branch
     page = Page.of(request, "ListObservations", (run.uid, branch), DEFAULT_PAGE_SIZE)
-    after = page.after_number()
     response = ListObservationsResponse()
-    wanted = page.size + 1  # one more shows whether there is a next page
-    for segment in segments(run, branch):
-        if wanted and segment.until > after:
-            first = max(after, segment.after)
-            found = runs.store.list_observations(run.uid, segment.branch, first, segment.until, wanted)
-            response.observations.extend(_entry(item) for item in found)
-            wanted -= len(found)
-    if not wanted:
-        del response.observations[page.size :]
-        response.next_page_token = page.token(response.observations[-1].revision)
+    room = PAGE_BYTES
+    for stored in _line(runs, run, branch, page.after_number(), min(page.size + 1, READ_AT_ONCE)):
+        room -= len(stored.payload)
+        if len(response.observations) == page.size or (response.observations and room < 0):
+            response.next_page_token = page.token(response.observations[-1].revision)
+            break
+        response.observations.append(_entry(stored))
     response.config_changes.extend(_config_changes(run, {item.config_revision for item in response.observations}))
     return response
 
@@ -105,6 +108,18 @@ def segments(run: LoadedRun, branch: str) -> list[Segment]:
         item = run.get_branch(item.branch.parent)
         line.append(Segment(item.branch.id, item.branch.parent_revision, until))
     return [segment for segment in reversed(line) if segment.after <= segment.until]
+
+
+def _line(runs: Runs, run: LoadedRun, branch: str, after: int, at_once: int) -> Iterator[StoredObservation]:
+    """The observations along a branch's line after a revision, oldest first."""
+    for segment in segments(run, branch):
+        first = max(after, segment.after)
+        while first < segment.until:
+            found = runs.store.list_observations(run.uid, segment.branch, first, segment.until, at_once)
+            if not found:
+                break
+            yield from found
+            first = found[-1].revision
 
 
 def point_of(runs: Runs, run: LoadedRun, branch: str, revision: int | None) -> Point:

@@ -20,6 +20,7 @@ from fade_proto.convert import (
 )
 from fade_proto.storage.v1.storage_pb2 import ObservationRecord, RunRecord
 from fade_proto.v1.observation_pb2 import SPLIT_EVAL, SPLIT_TRAIN, SPLIT_UNSPECIFIED, GroupTelemetry, Observation
+from fade_proto.v1.run_pb2 import Branch
 from fade_proto.v1.scheduler_pb2 import ObserveRequest, ObserveResponse
 from fade_service.digest import report_digest
 from fade_service.errors import (
@@ -73,12 +74,13 @@ def observe(runs: Runs, request: ObserveRequest) -> Observed:
             except (StoreUnavailableError, StoreFullError):
                 raise
             except (ServiceError, DuplicateObservationError) as refusal:
-                replayed = _replay(runs, run, report)
+                confirmed = guess is None or isinstance(refusal, DuplicateObservationError)
+                replayed = _replay(runs, run, report) if confirmed else None
                 if replayed is not None:
                     return replayed
                 if guess is None and isinstance(refusal, ServiceError):
                     raise
-                runs.forget(name)  # another process moved the run: refuse only what the store confirms
+                runs.forget(name)  # another process moved the run: refuse, or replay, only what the store confirms
                 continue
             if request.return_advantages:
                 response.advantages.extend(answer.advantages().tolist())
@@ -102,7 +104,7 @@ def _read(request: ObserveRequest) -> _Report:
 
 def _evaluate(run: LoadedRun, report: _Report) -> Observed:
     """The answer to an EVAL report: the schedules as they are; nothing moves and nothing is kept."""
-    _claimed(run, report.request)
+    _check_current(run, _own_branch(run, report.request))
     try:
         _, answer = fade_core.observe(run.config, run.head.state, report.batch, evaluation=True)
     except FadeError as error:
@@ -116,9 +118,10 @@ def _evaluate(run: LoadedRun, report: _Report) -> Observed:
 def _decide(run: LoadedRun, report: _Report) -> tuple[Change, ObserveResponse, Answer]:
     """What the report changes, and its answer; pure but for the clock."""
     request, head = report.request, run.head
-    record = _claimed(run, request)
+    branch = _own_branch(run, request)
     if run.record.completed:
         raise ServiceError("RUN_COMPLETED", "{name} is complete and takes no new observations", name=run.name)
+    _check_current(run, branch)
     if head.trainer_step is not None and request.HasField("trainer_step") and request.trainer_step < head.trainer_step:
         raise ServiceError(
             "TRAINER_STEP_DECREASED",
@@ -157,37 +160,43 @@ def _decide(run: LoadedRun, report: _Report) -> tuple[Change, ObserveResponse, A
             answer=response.SerializeToString(deterministic=True), telemetry=_telemetry(request, after, answer)
         ).SerializeToString(deterministic=True),
     )
+    record = None if branch.writer else _claimed(run, request.writer)
     return Change(record=record, head=after, observation=observation), response, answer
 
 
-def _claimed(run: LoadedRun, request: ObserveRequest) -> RunRecord | None:
-    """Fences the writer; the run's record with its claim where it is the branch's first, None where nothing changes."""
-    branch = request.branch or run.head.branch
-    found = run.get_branch(branch)
-    if found.branch.writer not in ("", request.writer):
+def _own_branch(run: LoadedRun, request: ObserveRequest) -> Branch:
+    """The branch that the report is for, if its writer may write it."""
+    branch = run.get_branch(request.branch or run.head.branch).branch
+    if branch.writer not in ("", request.writer):
         raise ServiceError(
             "WRITER_FENCED",
             "branch {branch} of {name} is written by {owner}, not by {writer}; restore the run (RestoreRun) to go on"
             " with a branch of your own",
-            branch=branch,
+            branch=branch.id,
             name=run.name,
-            owner=found.branch.writer,
+            owner=branch.writer,
             writer=request.writer,
         )
-    if branch != run.head.branch:
+    return branch
+
+
+def _check_current(run: LoadedRun, branch: Branch) -> None:
+    if branch.id != run.head.branch:
         raise ServiceError(
             "WRITER_FENCED",
             "{name} was restored to branch {current}, and branch {branch} is never written again; restore the run (RestoreRun) to"
             " go on",
             name=run.name,
             current=run.head.branch,
-            branch=branch,
+            branch=branch.id,
         )
-    if found.branch.writer:
-        return None
+
+
+def _claimed(run: LoadedRun, writer: str) -> RunRecord:
+    """The run's record with the current branch, which is the newest, claimed by its first writer."""
     record = RunRecord()
     record.CopyFrom(run.record)
-    record.branches[-1].branch.writer = request.writer
+    record.branches[-1].branch.writer = writer
     return record
 
 

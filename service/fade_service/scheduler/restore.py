@@ -11,10 +11,13 @@ from fade_proto.storage.v1.storage_pb2 import BranchRecord, RunRecord
 from fade_proto.v1.run_pb2 import Branch, Snapshot
 from fade_proto.v1.scheduler_pb2 import RestoreRunRequest, RestoreRunResponse
 from fade_service.errors import ServiceError, invalid
-from fade_service.names import checked_client_id, checked_id, checked_run_name
+from fade_service.names import FIRST_BRANCH, checked_client_id, checked_id, checked_run_name
 from fade_service.runs import Change, Head, LoadedRun, Runs, now
 from fade_service.scheduler.history import Point, point_of
 from fade_service.scheduler.lifecycle import run_message
+
+_LARGEST_COUNT = 2**62
+"""Of a snapshot's revision and observation counts: leaves room to count on."""
 
 
 def restore_run(runs: Runs, request: RestoreRunRequest) -> RestoreRunResponse:
@@ -97,7 +100,8 @@ def _new_branch(run: LoadedRun, branch_id: str, parent: str, point: Point, reque
 
 def _check_same(run: LoadedRun, existing: BranchRecord, wanted: BranchRecord) -> None:
     same = (
-        existing.branch.writer == wanted.branch.writer
+        existing.branch.id != FIRST_BRANCH  # which no restore opened
+        and existing.branch.writer == wanted.branch.writer
         and existing.branch.parent_revision == wanted.branch.parent_revision
         and existing.start == wanted.start
     )
@@ -120,8 +124,9 @@ def _check_trainer_step(request: RestoreRunRequest, point: Point) -> None:
 
 
 def _check_snapshot(snapshot: Snapshot) -> None:
-    if snapshot.revision < 0:
-        raise invalid("snapshot.revision", "is {value}; give 0 or more", value=snapshot.revision)
+    if not 0 <= snapshot.revision <= _LARGEST_COUNT:
+        problem = "is {value}; give 0 to {most}"
+        raise invalid("snapshot.revision", problem, value=snapshot.revision, most=_LARGEST_COUNT)
     names = [item.environment for item in snapshot.state.environments]
     if len(set(names)) < len(names):
         raise invalid("snapshot.state.environments", "names an environment twice; send the snapshot as it was saved")
@@ -143,7 +148,7 @@ def _check_environment(name: str, item: EnvironmentState) -> None:
     sane = (
         0 <= item.solve_rate <= 1
         and all(0 <= value < math.inf for value in entropies)
-        and item.observation_count >= 0
+        and 0 <= item.observation_count <= _LARGEST_COUNT
         and item.entropy_baseline >= 0
     )
     if not sane:

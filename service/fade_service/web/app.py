@@ -32,7 +32,7 @@ _HTTP_STATUS = {
     "DEADLINE_EXCEEDED": 504,
 }
 
-PageSize = Annotated[int, Query(description="At most this many; 0 means the default.", ge=0)]
+PageSize = Annotated[int, Query(description="At most this many; 0 means the default.", ge=0, lt=2**31)]
 PageToken = Annotated[str, Query(description="next_page_token of the page before, all else as it was.")]
 Branch = Annotated[str, Query(description="Empty means the branch that is written now.")]
 
@@ -90,7 +90,7 @@ def make_app(runs: Runs, metrics: Metrics, health: Health) -> FastAPI:
         project: str,
         run: str,
         branch: Branch = "",
-        revision: Annotated[int | None, Query(description="Unset means the newest.", ge=0)] = None,
+        revision: Annotated[int | None, Query(description="Unset means the newest.", ge=0, lt=2**63)] = None,
     ) -> JSONResponse:
         """The schedules after a revision."""
         name = run_name(project, run)
