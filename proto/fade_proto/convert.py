@@ -157,14 +157,14 @@ def answer_to_proto(name: str, answer: EnvironmentAnswer, message: observation.E
 
 
 def answer_from_proto(message: observation.EnvironmentSchedule) -> EnvironmentAnswer:
-    """The inverse of :func:`answer_to_proto`, without the name."""
+    """The inverse of :func:`answer_to_proto`, without the name; a newer server's hold reasons, unknown here, are left out."""
     seen = message.diagnostics
     optional = {
         name: getattr(seen, name) if seen.HasField(name) else None for name in ("solve_rate", "entropy_nats", "mass_vs_grpo")
     }
     values = {name: getattr(seen, name) for name in _DIAGNOSTICS_FIELDS}
     outcome: Any = _OUTCOME[1].get(message.outcome, "applied")
-    reasons: Any = tuple(_HOLD_REASON[1][reason] for reason in message.hold_reasons)
+    reasons: Any = tuple(_HOLD_REASON[1][reason] for reason in message.hold_reasons if reason in _HOLD_REASON[1])
     return EnvironmentAnswer(
         schedule=schedule_from_proto(message.schedule),
         state=environment_state_from_proto(message.state),

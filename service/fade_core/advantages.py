@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from fade_core.config import SMALLEST_ALPHA, Estimator
+from fade_core.config import SMALLEST_ALPHA, SMALLEST_DELTA, Estimator
 from fade_core.errors import InvalidBatchError
 from fade_core.rewards import Floats, Groups
 
@@ -46,9 +46,9 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
         success, failure, covered = _subset_weights(groups, alpha)
         weights = np.where(groups.solved, success[row_group], -failure[row_group])
         advantages = np.where(covered[row_group] & groups.scored, weights, advantages)
-    if isinstance(delta, float):
-        return advantages if delta == 1 else np.where(advantages < 0, advantages / delta, advantages)
-    return np.where(advantages < 0, advantages / delta[row_group], advantages)
+    if isinstance(delta, np.ndarray):
+        return np.where(advantages < 0, advantages / delta[row_group], advantages)
+    return advantages if delta == 1 else np.where(advantages < 0, advantages / delta, advantages)
 
 
 def group_masses(groups: Groups, alpha: float, estimator: Estimator) -> Floats:
@@ -175,9 +175,7 @@ def named_advantages(groups: Groups, name: str, parameters: Mapping[str, float])
         if key not in defaults:
             known = ", ".join(defaults) or "none"
             raise InvalidBatchError("advantage.parameters", f"{key!r} is no parameter of {name!r}, which takes: {known}")
-        smallest = SMALLEST_ALPHA if key == "alpha" else 0.0
-        if not (smallest <= value < np.inf) or value == 0:
-            raise InvalidBatchError(
-                "advantage.parameters", f"{key!r} is {value}; give a finite number of {smallest} or more, above 0"
-            )
+        smallest = SMALLEST_ALPHA if key == "alpha" else SMALLEST_DELTA
+        if not (smallest <= value < np.inf):
+            raise InvalidBatchError("advantage.parameters", f"{key!r} is {value}; give a finite number of {smallest} or more")
     return function(groups, {**defaults, **parameters})

@@ -18,6 +18,9 @@ Mode = Literal["active", "shadow", "pinned"]
 SMALLEST_ALPHA = 0.5
 """Below it the factor (1 - rbar)^(alpha - 1) explodes near rbar = 1 (FADE.md, section 2)."""
 
+SMALLEST_DELTA = 0.001
+"""Failures weigh 1 / delta more: below it there is next to nothing but failures, and soon no finite number."""
+
 
 def _knob(default: Any, unit: str, doc: str, *, live: bool = True, simulated: bool = True) -> Any:
     """A field with what the configuration table says of it: unit, may it change live, can it be simulated."""
@@ -56,8 +59,8 @@ class RunConfig:
         "How delta follows the run: `additive` (FADE), scale-free `ratio`, `fixed` at `delta`, or `log_decay` from `delta_max` to"
         " `delta_min`.",
     )
-    delta: float = _knob(1.0, "", "Delta under `delta_rule = fixed`, above 0.")
-    delta_min: float = _knob(0.3, "", "Smallest scheduled delta, above 0.")
+    delta: float = _knob(1.0, "", "Delta under `delta_rule = fixed`, 0.001 or more.")
+    delta_min: float = _knob(0.3, "", "Smallest scheduled delta, 0.001 or more.")
     delta_max: float = _knob(1.0, "", "Largest scheduled delta.")
     ema_weight: float = _knob(
         0.02, "", "Weight of the new value in both averages, in (0, 1]; 0.02 halves the old in 34 observations."
@@ -97,7 +100,7 @@ class RunConfig:
         simulated=False,
     )
     pinned_alpha: float = _knob(1.0, "", "Alpha in mode `pinned`, 0.5 or more.", simulated=False)
-    pinned_delta: float = _knob(1.0, "", "Delta in mode `pinned`, above 0.", simulated=False)
+    pinned_delta: float = _knob(1.0, "", "Delta in mode `pinned`, 0.001 or more.", simulated=False)
     entropy_baseline: int = _knob(
         0, "", "Counts the restarts of the entropy average; set by `rebaseline_entropy` only.", live=False, simulated=False
     )
@@ -168,8 +171,8 @@ def _check_bounds(c: RunConfig) -> None:
     need(c.alpha >= SMALLEST_ALPHA, "alpha", f"it must be {SMALLEST_ALPHA} or more")
     need(c.alpha_min >= 1, "alpha_min", "a scheduled alpha must be 1 or more; use alpha_rule = fixed for less")
     need(c.alpha_max >= c.alpha_min, "alpha_max", f"it must be at least alpha_min, which is {c.alpha_min}")
-    need(c.delta > 0, "delta", "it must be above 0")
-    need(c.delta_min > 0, "delta_min", "it must be above 0")
+    need(c.delta >= SMALLEST_DELTA, "delta", f"it must be {SMALLEST_DELTA} or more")
+    need(c.delta_min >= SMALLEST_DELTA, "delta_min", f"it must be {SMALLEST_DELTA} or more")
     need(c.delta_max >= c.delta_min, "delta_max", f"it must be at least delta_min, which is {c.delta_min}")
     need(0 < c.ema_weight <= 1, "ema_weight", "it must be above 0 and at most 1")
     need(c.target_entropy_nats is None or c.target_entropy_nats > 0, "target_entropy_nats", "it must be above 0")
@@ -182,5 +185,5 @@ def _check_bounds(c: RunConfig) -> None:
     need(c.group_size is None or c.group_size >= 2, "group_size", "it must be 2 or more")
     need(c.decay_observations >= 1, "decay_observations", "it must be 1 or more")
     need(c.pinned_alpha >= SMALLEST_ALPHA, "pinned_alpha", f"it must be {SMALLEST_ALPHA} or more")
-    need(c.pinned_delta > 0, "pinned_delta", "it must be above 0")
+    need(c.pinned_delta >= SMALLEST_DELTA, "pinned_delta", f"it must be {SMALLEST_DELTA} or more")
     need(c.entropy_baseline >= 0, "entropy_baseline", "it must be 0 or more")

@@ -195,11 +195,15 @@ class _Totals(NamedTuple):
 
 
 class _Masses(NamedTuple):
-    """Sums over one environment's rollouts: of A where it is positive, of -A where it is negative, of |r - rbar|."""
+    """Sums over one environment's rollouts: of A where it is positive, of -A where it is negative, of |r - rbar|.
+
+    ``groups`` counts the groups with a non-zero advantage: subset finds none where no more than alpha - 1 rollouts failed.
+    """
 
     success: float
     failure: float
     plain: float
+    groups: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,16 +342,20 @@ def _scale(
     for name, inside in members.items():
         schedule = schedules[name]
         own = group_masses(groups, schedule.alpha, schedule.estimator)
-        success = float(np.add.reduce(own if inside is None else own[inside]))
+        if inside is not None:
+            own = own * inside
+        success = float(np.add.reduce(own))
         plain = 2 * float(np.add.reduce(spread if inside is None else spread[inside]))
-        masses[name] = _Masses(success, success / schedule.delta, plain)
+        masses[name] = _Masses(success, success / schedule.delta, plain, int(np.count_nonzero(own)))
     if config.scale != "match_grpo":
         return schedules, masses
     total = math.fsum(item.success + item.failure for item in masses.values())
     factor = math.fsum(item.plain for item in masses.values()) / total if total > 0 else 1.0
+    if factor == math.inf:  # the masses of a huge alpha underflow
+        factor = 1.0
     return (
         {name: replace(schedule, scale=factor) for name, schedule in schedules.items()},
-        {name: _Masses(factor * item.success, factor * item.failure, item.plain) for name, item in masses.items()},
+        {name: item._replace(success=factor * item.success, failure=factor * item.failure) for name, item in masses.items()},
     )
 
 
@@ -368,7 +376,7 @@ def _diagnose(
     enough_count = count(enough)
     all_solved_count = count(enough & (groups.solved_count == groups.scored_count))
     all_failed_count = count(enough & (groups.solved_count == 0))
-    success, failure, plain = masses
+    success, failure, plain, effective = masses
     totals = seen.totals
     plug_in = 0
     if config.estimator == "subset":
@@ -385,7 +393,7 @@ def _diagnose(
         all_failed_group_count=all_failed_count,
         singleton_group_count=group_count - enough_count,
         zero_variance_group_count=count(groups.zero_variance),
-        effective_group_count=count(groups.has_signal),
+        effective_group_count=effective,
         plug_in_group_count=plug_in,
         filtered_all_solved=report.filtered_all_solved,
         filtered_all_failed=report.filtered_all_failed,

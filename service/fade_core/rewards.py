@@ -157,7 +157,7 @@ def group_rows(config: RunConfig, batch: Batch) -> Groups:
     scored, padding, stale = _classify(config, batch, statuses)
     won = _won(config, batch) if statuses is None else None
     rewards, clamped = _map_rewards(config, batch.rewards, scored) if won is None else (won.astype(np.float64), None)
-    solved = _solved(config, batch, rewards, scored) if won is None else won
+    solved = _solved(config, batch, scored) if won is None else won
     once = None
     if batch.rollout_index is not None:
         once, stale = _one_row_per_rollout(batch.rollout_index, ~padding if padding is not None else np.ones(n, bool), {
@@ -297,7 +297,8 @@ def _classify(
 
 def _map_rewards(config: RunConfig, rewards: Floats, scored: Booleans) -> tuple[Floats, Booleans | None]:
     """Rewards on [0, 1], 0 where not scored, and which rows were clamped (None: none)."""
-    mapped = (rewards - config.reward_min) / (config.reward_max - config.reward_min)
+    with np.errstate(over="ignore"):  # far outside the range, refused below
+        mapped = (rewards - config.reward_min) / (config.reward_max - config.reward_min)
     if not _all(scored):
         mapped = np.where(scored, mapped, 0.0)
     if not len(mapped) or (mapped.min() >= 0 and mapped.max() <= 1):
@@ -315,12 +316,11 @@ def _map_rewards(config: RunConfig, rewards: Floats, scored: Booleans) -> tuple[
     return np.clip(mapped, 0.0, 1.0), (mapped < 0) | (mapped > 1)
 
 
-def _solved(config: RunConfig, batch: Batch, rewards: Floats, scored: Booleans) -> Booleans:
+def _solved(config: RunConfig, batch: Batch, scored: Booleans) -> Booleans:
     if batch.solved is not None:
         return batch.solved & scored
-    threshold = (config.threshold - config.reward_min) / (config.reward_max - config.reward_min)
-    solved: Booleans = rewards >= threshold
-    return solved if _all(scored) else solved & scored
+    solved: Booleans = batch.rewards >= config.threshold  # as declared: mapping could round a reward up to the threshold
+    return solved & scored
 
 
 def _one_row_per_rollout(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
@@ -119,7 +120,10 @@ def _delta(config: RunConfig, state: EnvironmentState, target: float | None) -> 
         return config.delta_max - (config.delta_max - config.delta_min) * _decay(config, state)
     if target is None or state.entropy_nats is None:
         return config.delta_max
-    raw = 1 + state.entropy_nats - target if config.delta_rule == "additive" else state.entropy_nats / target
+    if config.delta_rule == "additive":
+        raw = 1 + state.entropy_nats - target
+    else:
+        raw = state.entropy_nats / target if target > 0 else math.inf  # a run that starts without entropy cannot fall under it
     return _clip(raw, config.delta_min, config.delta_max)
 
 

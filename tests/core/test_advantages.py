@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fade_core import InvalidBatchError, RunConfig, advantage_names, fade_advantages, group_rows, named_advantages
+from fade_core import (
+    EMPTY_STATE,
+    InvalidBatchError,
+    RunConfig,
+    advantage_names,
+    fade_advantages,
+    group_rows,
+    named_advantages,
+    observe,
+)
 
 CONFIG = RunConfig()
 ALPHAS = [0.5, 0.75, 1.0, 1.5, 2.0, 2.25, 3.0]
@@ -157,6 +166,23 @@ def test_groups_too_small_for_the_subset_estimator_take_the_plug_in(batch: Any) 
     assert list(small) == pytest.approx(paper([Fraction(1), Fraction(0)], 3.0, 1.0), rel=1e-15)
 
 
+def test_groups_that_are_too_small_or_have_too_few_failures_for_the_subset_estimator_are_counted(batch: Any) -> None:
+    config = RunConfig(alpha_rule="fixed", alpha=3.0, estimator="subset")
+    sizes = {"of two": [1, 0], "two failed": [1] * 6 + [0] * 2, "three failed": [1] * 5 + [0] * 3}
+    rewards = [reward for rewards in sizes.values() for reward in rewards]
+    index = [place for place, rewards in enumerate(sizes.values()) for _ in rewards]
+    _, answer = observe(config, EMPTY_STATE, batch(rewards, index))
+    seen, advantages = answer.environments["default"].diagnostics, answer.advantages()
+    assert seen.plug_in_group_count == 1 and [item.reason for item in answer.warnings] == ["PLUG_IN_GROUPS"]
+    assert [bool(np.any(advantages[np.array(index) == place])) for place in range(3)] == [True, False, True]
+    assert (seen.mixed_group_count, seen.effective_group_count) == (3, 2)
+
+
+def test_whole_numbers_are_taken_for_alpha_and_delta(batch: Any) -> None:
+    rows = group(batch, 1, 4)
+    assert fade_advantages(rows, 2, 2).tolist() == fade_advantages(rows, 2.0, 2.0).tolist()
+
+
 def test_the_subset_estimator_refuses_shaped_rewards_without_flags(batch: Any) -> None:
     with pytest.raises(InvalidBatchError) as caught:
         fade_advantages(group_rows(CONFIG, batch([1.0, 0.5, 0.0], [0, 0, 0])), 2.0, 1.0, "subset")
@@ -187,6 +213,7 @@ def test_static_methods_are_settings_of_the_one_formula(batch: Any) -> None:
         ("power", {"gamma": 1.0}, "advantage.parameters"),
         ("power", {"alpha": 0.4}, "advantage.parameters"),
         ("asym_grpo", {"delta": 0.0}, "advantage.parameters"),
+        ("asym_grpo", {"delta": 1e-320}, "advantage.parameters"),
         ("asym_grpo", {"delta": math.inf}, "advantage.parameters"),
         ("power", {"alpha": math.nan}, "advantage.parameters"),
     ],

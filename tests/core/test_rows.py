@@ -36,6 +36,12 @@ def test_rewards_are_mapped_by_the_declared_range_before_anything_else(
     assert rows.mean[0] == pytest.approx(sum(parts) / 4, rel=1e-15)
 
 
+def test_a_reward_just_below_the_threshold_is_not_solved_however_wide_the_range(batch: Any) -> None:
+    config = RunConfig(reward_min=-1e6, reward_max=1e6, solve_threshold=0.1)
+    rows = group_rows(config, batch([np.nextafter(0.1, 0.0), 0.1], [0, 0]))
+    assert rows.solved.tolist() == [False, True]
+
+
 def test_flags_win_over_the_threshold_and_drive_difficulty_while_the_baseline_stays_the_mean(batch: Any) -> None:
     rows = group_rows(RunConfig(), batch([0.9, 0.8, 0.1, 0.2], [0] * 4, solved=[False, True, False, False]))
     advantages = fade_advantages(rows, 2.0, 1.0)
@@ -106,6 +112,7 @@ def test_rewards_a_little_outside_the_range_are_clamped_and_counted(batch: Any) 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str, int | None]] = {
     "infinite": ({}, {"rewards": [0, math.inf, 1]}, "rewards", 1),
     "above": ({}, {"rewards": [0, 1, 2.5]}, "rewards", 2),
+    "far above a narrow range": ({"reward_max": 1e-10}, {"rewards": [0, 1e300, 0]}, "rewards", 1),
     "below": ({}, {"rewards": [-1, 1, 0]}, "rewards", 0),
     "NaN under strict": ({"strict_rewards": True}, {"rewards": [0, 1, math.nan]}, "rewards", 2),
     "group index outside": ({}, {"groups": [0, 0, 1], "environments": ("default",)}, "group_index", 2),

@@ -69,6 +69,13 @@ def test_the_ratio_rule_is_scale_free() -> None:
         assert schedule_of(config, state).delta == pytest.approx(0.4, rel=1e-12)
 
 
+def test_the_ratio_rule_stays_at_its_largest_where_the_run_started_without_entropy(batch: Any) -> None:
+    config = RunConfig(delta_rule="ratio")
+    state = follow(batch, config, 0.0, 0.0)
+    assert state.initial_entropy_nats == 0.0 and schedule_of(config, state).delta == 1.0
+    assert schedule_of(config, follow(batch, config, 0.0, 0.7)).delta == 1.0
+
+
 def test_averages_follow_their_recurrence_exactly(batch: Any) -> None:
     config, weight = RunConfig(), Fraction(0.02)
     state, p_hat, h_hat = EMPTY_STATE, Fraction(1, 2), None
@@ -149,6 +156,16 @@ def test_pinned_and_shadow_modes() -> None:
     assert shadow.alpha == 3.0 and (neutral.alpha, neutral.delta, neutral.scale, neutral.estimator) == (1.0, 1.0, 1.0, "plug_in")
 
 
+def test_shadow_records_what_it_would_do_and_weighs_neutrally(batch: Any) -> None:
+    config = RunConfig(mode="shadow", alpha_rule="fixed", alpha=3.0, delta_rule="fixed", delta=0.5, scale="match_grpo")
+    _, answer = observe(config, EMPTY_STATE, batch([1, 0, 0, 0], [0] * 4))
+    seen = answer.environments["default"]
+    assert answer.advantages().tolist() == [0.75, -0.25, -0.25, -0.25]
+    assert (seen.schedule.alpha, seen.schedule.delta) == (3.0, 0.5)
+    assert seen.schedule.scale == pytest.approx(2 / ((1 + 2) * 0.75**2), rel=1e-12)
+    assert (seen.diagnostics.mass_success, seen.diagnostics.mass_failure) == (pytest.approx(0.125), pytest.approx(0.25))
+
+
 @pytest.mark.parametrize("estimator", ["plug_in", "subset"])
 @pytest.mark.parametrize("environments", [("default",) * 3, ("a", "b", "a")])
 def test_match_grpo_keeps_the_steps_total_mass_at_that_of_reward_minus_mean(
@@ -170,6 +187,14 @@ def test_match_grpo_keeps_the_steps_total_mass_at_that_of_reward_minus_mean(
 def test_match_grpo_over_no_mass_is_one(batch: Any) -> None:
     _, answer = observe(RunConfig(scale="match_grpo"), EMPTY_STATE, batch([1.0, 1.0], [0, 0]))
     assert answer.environments["default"].schedule.scale == 1.0
+
+
+@pytest.mark.parametrize("alpha", [1070.0, 1e6])
+def test_match_grpo_over_a_mass_that_underflows_is_one(batch: Any, alpha: float) -> None:
+    config = RunConfig(scale="match_grpo", alpha_rule="fixed", alpha=alpha)
+    _, answer = observe(config, EMPTY_STATE, batch([1.0, 0.0], [0, 0]))
+    assert answer.environments["default"].schedule.scale == 1.0
+    assert answer.advantages() == pytest.approx([0.0, 0.0], abs=1e-300)
 
 
 def test_masses_in_the_diagnostics_are_those_of_the_advantages(batch: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, json_format
 from google.rpc import error_details_pb2 as google_details
 from google.rpc import status_pb2 as google_status
 
@@ -141,22 +141,20 @@ def test_the_check_for_comments_sees_what_has_none() -> None:
 
 
 def test_error_details_are_wire_identical_to_googles() -> None:
-    pairs = [
-        (error_details_pb2.ErrorInfo, google_details.ErrorInfo),
-        (error_details_pb2.BadRequest, google_details.BadRequest),
-        (error_details_pb2.RetryInfo, google_details.RetryInfo),
-        (error_details_pb2.Status, google_status.Status),
-    ]
-    for ours, theirs in pairs:
+    info = google_details.ErrorInfo(reason="R", domain="fade", metadata={"a": "b"})
+    bad = google_details.BadRequest(field_violations=[{"field": "rows.rewards[1]", "description": "d"}])
+    retry = google_details.RetryInfo(retry_delay={"seconds": 2, "nanos": 3})
+    status = google_status.Status(code=3, message="m")
+    for detail in (info, bad, retry):
+        status.details.add().Pack(detail)
+    for theirs in (info, bad, retry, status):
+        ours = getattr(error_details_pb2, theirs.DESCRIPTOR.name)
         for field in ours.DESCRIPTOR.fields:
             other = theirs.DESCRIPTOR.fields_by_name[field.name]
             assert (field.number, field.type) == (other.number, other.type)
-    info = google_details.ErrorInfo(reason="R", domain="fade", metadata={"a": "b"})
-    read = error_details_pb2.ErrorInfo.FromString(info.SerializeToString())
-    assert (read.reason, read.domain, dict(read.metadata)) == ("R", "fade", {"a": "b"})
-    bad = error_details_pb2.BadRequest()
-    bad.field_violations.add(field="f", description="d")
-    assert google_details.BadRequest.FromString(bad.SerializeToString()).field_violations[0].field == "f"
+        read = ours.FromString(theirs.SerializeToString())
+        assert json_format.MessageToDict(read) == json_format.MessageToDict(theirs)
+        assert type(theirs).FromString(read.SerializeToString()) == theirs
 
 
 @pytest.mark.heavy

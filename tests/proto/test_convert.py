@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from dataclasses import fields
 from typing import Any
 
@@ -36,7 +35,7 @@ states = st.dictionaries(
     text.filter(bool),
     st.builds(
         EnvironmentState,
-        solve_rate=st.floats(0, 1),
+        solve_rate=finite,
         entropy_nats=st.none() | finite,
         initial_entropy_nats=st.none() | finite,
         warmup_entropy_nats=st.lists(finite, max_size=4).map(tuple),
@@ -56,10 +55,7 @@ def wire(message: Any) -> Any:
 @given(state=states)
 def test_states_pass_unchanged(state: ControllerState) -> None:
     again = convert.state_from_proto(wire(convert.state_to_proto(state)))
-    assert again == state
-    assert [struct.pack("<d", item.solve_rate) for _, item in sorted(again.environments.items())] == [
-        struct.pack("<d", item.solve_rate) for _, item in sorted(state.environments.items())
-    ]
+    assert repr(sorted(again.environments.items())) == repr(sorted(state.environments.items()))  # apart: 0.0 and -0.0
 
 
 @given(
@@ -77,7 +73,7 @@ def test_states_pass_unchanged(state: ControllerState) -> None:
 def test_schedules_pass_unchanged(schedule: Schedule) -> None:
     message = observation_pb2.Schedule()
     convert.schedule_to_proto(schedule, message)
-    assert convert.schedule_from_proto(wire(message)) == schedule
+    assert repr(convert.schedule_from_proto(wire(message))) == repr(schedule)
 
 
 CONFIGS = [
@@ -186,6 +182,15 @@ def test_answers_pass_unchanged_with_zero_apart_from_absent(entropy: Entropy | N
     assert again == answer.environments["default"]
     assert again.diagnostics.solve_rate == 0.0 and again.hold_reasons == ("quorum", "prefiltered")
     assert again.diagnostics.entropy_nats == (None if entropy is None else 0.0)
+
+
+def test_a_newer_servers_hold_reason_is_left_out() -> None:
+    batch = Batch(rewards=np.zeros(2), group_index=np.zeros(2, np.int32), environments=("default",))
+    _, answer = observe(RunConfig(), EMPTY_STATE, batch, evaluation=True)
+    message = observation_pb2.EnvironmentSchedule()
+    convert.answer_to_proto("default", answer.environments["default"], message)
+    message.hold_reasons.append(99)  # type: ignore[arg-type]
+    assert convert.answer_from_proto(wire(message)) == answer.environments["default"]
 
 
 def test_warnings_pass_unchanged() -> None:

@@ -311,9 +311,9 @@ class RunConfig(_message.Message):
     delta_rule: Global___DeltaRule.ValueType
     """How delta follows the run. Default ADDITIVE."""
     delta: _builtins.float
-    """Delta under DELTA_RULE_FIXED, above 0. Default 1."""
+    """Delta under DELTA_RULE_FIXED, 0.001 or more. Default 1."""
     delta_min: _builtins.float
-    """Smallest scheduled delta. Default 0.3."""
+    """Smallest scheduled delta, 0.001 or more. Default 0.3."""
     delta_max: _builtins.float
     """Largest scheduled delta. Default 1."""
     ema_weight: _builtins.float
@@ -345,7 +345,7 @@ class RunConfig(_message.Message):
     pinned_alpha: _builtins.float
     """Alpha under MODE_PINNED, 0.5 or more. Default 1."""
     pinned_delta: _builtins.float
-    """Delta under MODE_PINNED, above 0. Default 1."""
+    """Delta under MODE_PINNED, 0.001 or more. Default 1."""
     entropy_baseline: _builtins.int
     """OUTPUT_ONLY. Counts the restarts of the entropy average (UpdateRun.rebaseline_entropy)."""
     def __init__(
