@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,23 @@ def test_many_watchers_of_health_hold_up_no_call(own: FadeServer, health: Any, c
     assert client.observe("b1", [1.0, 0.0], [0, 0]).revision == 1
     for watcher in watchers:
         watcher.cancel()
+
+
+def test_watchers_of_health_that_come_and_go_never_bring_the_server_to_a_stand(own: FadeServer, connect: Any) -> None:
+    def come_and_go(client: Any) -> None:
+        for _ in range(25):
+            watching = health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+            assert next(watching).status == SERVING
+            watching.cancel()
+
+    clients = [connect("r", at=f"127.0.0.1:{own.grpc_port}") for _ in range(9)]
+    clients[0].create()
+    with ThreadPoolExecutor(8) as pool:
+        watched = [pool.submit(come_and_go, client) for client in clients[1:]]
+        for number in range(20):
+            assert clients[0].observe(f"b{number}", [1.0, 0.0], [0, 0]).revision == number + 1
+        for item in watched:
+            item.result()
 
 
 def test_a_store_that_cannot_be_written_shows_everywhere_until_it_can(own: FadeServer, health: Any, tmp_path: Path) -> None:

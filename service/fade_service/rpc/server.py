@@ -16,6 +16,10 @@ from fade_service.runs import Runs
 WORKERS = 16
 """Threads: enough to keep a slow store busy; the maths runs on one core at a time whatever their number (docs/adr/0001)."""
 
+_WATCHERS = ThreadPoolExecutor(64, thread_name_prefix="fade-watch")
+"""Holds a thread for each watcher of health, so that they hold up no call. The health library keeps its pool on the class, hence
+one for all servers of a process."""
+
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the port is a mistake, not a replica
     ("grpc.max_receive_message_length", 4 * MESSAGE_LIMIT_BYTES),  # so that our own limit answers, with a name and a way out
@@ -30,7 +34,9 @@ def make_server(runs: Runs, metrics: Metrics, watched: Health) -> grpc.Server:
     """A server with no port yet; health follows ``watched``."""
     server = grpc.server(ThreadPoolExecutor(WORKERS, thread_name_prefix="fade-rpc"), options=_OPTIONS)
     server.add_generic_rpc_handlers((service_handler(runs, metrics),))
-    servicer = health.HealthServicer()
+    # Not the library's non-blocking watchers: who sends to them holds a lock and waits for gRPC's one event thread, and when a
+    # watcher leaves, that thread waits for the lock. The whole server stands still then.
+    servicer = health.HealthServicer(experimental_non_blocking=False, experimental_thread_pool=_WATCHERS)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     reflection.enable_server_reflection((SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
 
