@@ -186,4 +186,4 @@ def _check_bounds(c: RunConfig) -> None:
     need(c.decay_observations >= 1, "decay_observations", "it must be 1 or more")
     need(c.pinned_alpha >= SMALLEST_ALPHA, "pinned_alpha", f"it must be {SMALLEST_ALPHA} or more")
     need(c.pinned_delta >= SMALLEST_DELTA, "pinned_delta", f"it must be {SMALLEST_DELTA} or more")
-    need(c.entropy_baseline >= 0, "entropy_baseline", "it must be 0 or more")
+    need(0 <= c.entropy_baseline < 2**62, "entropy_baseline", "it must be 0 or more, with room to count on")

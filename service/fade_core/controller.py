@@ -19,6 +19,9 @@ from fade_core.state import ControllerState, EnvironmentState
 Outcome = Literal["applied", "frozen"]
 HoldReason = Literal["quorum", "prefiltered", "eval"]
 
+LARGEST_ENTROPY_NATS = 1000.0
+"""Per token; ln of any vocabulary is far below it, and averages of such values never overflow."""
+
 _NO_REPORT = EnvironmentReport()
 
 
@@ -239,6 +242,9 @@ def _check_entropy(config: RunConfig, field: str, entropy: Entropy | None) -> No
     if not (0 <= entropy.sum_nats < math.inf):
         raise InvalidBatchError(f"{field}.sum_nats", f"is {entropy.sum_nats}; give a finite sum in nats, 0 or more")
     mean = entropy.sum_nats / entropy.token_count
+    if mean > LARGEST_ENTROPY_NATS:
+        problem = f"gives {mean} nats per token, which no policy has; give a sum over tokens in nats with their count"
+        raise InvalidBatchError(f"{field}.sum_nats", problem)
     if config.vocabulary_size is not None and mean > math.log(config.vocabulary_size) * (1 + 1e-6):
         most = math.log(config.vocabulary_size)
         problem = (

@@ -160,6 +160,30 @@ def test_subset_at_alpha_one_is_leave_one_out(batch: Any) -> None:
     assert advantages == pytest.approx([5 / 7] * 3 + [-3 / 7] * 5, rel=1e-14)
 
 
+def test_the_factor_of_an_alpha_below_one_is_capped_at_four(batch: Any) -> None:
+    size, solved = 400, 399  # (1 / 400)^(-1/2) = 20
+    advantages = fade_advantages(group(batch, solved, size), 0.5, 1.0)
+    assert (advantages[0], advantages[-1]) == (pytest.approx(4 / 400, rel=1e-12), pytest.approx(-4 * 399 / 400, rel=1e-12))
+
+
+@pytest.mark.parametrize("alpha", [2.0, 3.0])
+def test_a_group_of_alpha_rollouts_takes_the_plug_in_and_one_more_the_subset_estimator(batch: Any, alpha: float) -> None:
+    size = int(alpha)
+    small = fade_advantages(group(batch, 1, size), alpha, 1.0, "subset")
+    assert list(small) == pytest.approx(paper([Fraction(1)] + [Fraction(0)] * (size - 1), alpha, 1.0), rel=1e-14)
+    more = fade_advantages(group(batch, 1, size + 1), alpha, 1.0, "subset")
+    assert more[0] == pytest.approx((size + 1) * generalised(size, alpha) / generalised(size + 1, alpha), rel=1e-12)
+
+
+def test_rows_without_a_reward_get_zero_from_either_estimator(batch: Any) -> None:
+    rows = group_rows(CONFIG, batch([1, 0, math.nan, 0, 0], [0] * 5))
+    for estimator in ("plug_in", "subset"):
+        advantages = fade_advantages(rows, 2.0, 1.0, estimator)
+        assert advantages[2] == 0.0 and advantages[0] > 0 > advantages[1]
+    of_four = fade_advantages(group(batch, 1, 4), 2.0, 1.0, "subset")
+    assert fade_advantages(rows, 2.0, 1.0, "subset")[[0, 1, 3, 4]].tolist() == of_four.tolist()
+
+
 def test_groups_too_small_for_the_subset_estimator_take_the_plug_in(batch: Any) -> None:
     rows = group_rows(CONFIG, batch([1, 0, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 1]))
     small = fade_advantages(rows, 3.0, 1.0, "subset")[:2]
@@ -168,13 +192,13 @@ def test_groups_too_small_for_the_subset_estimator_take_the_plug_in(batch: Any) 
 
 def test_groups_that_are_too_small_or_have_too_few_failures_for_the_subset_estimator_are_counted(batch: Any) -> None:
     config = RunConfig(alpha_rule="fixed", alpha=3.0, estimator="subset")
-    sizes = {"of two": [1, 0], "two failed": [1] * 6 + [0] * 2, "three failed": [1] * 5 + [0] * 3}
+    sizes = {"of two": [1, 0], "of two, all solved": [1, 1], "two failed": [1] * 6 + [0] * 2, "three failed": [1] * 5 + [0] * 3}
     rewards = [reward for rewards in sizes.values() for reward in rewards]
     index = [place for place, rewards in enumerate(sizes.values()) for _ in rewards]
     _, answer = observe(config, EMPTY_STATE, batch(rewards, index))
     seen, advantages = answer.environments["default"].diagnostics, answer.advantages()
     assert seen.plug_in_group_count == 1 and [item.reason for item in answer.warnings] == ["PLUG_IN_GROUPS"]
-    assert [bool(np.any(advantages[np.array(index) == place])) for place in range(3)] == [True, False, True]
+    assert [bool(np.any(advantages[np.array(index) == place])) for place in range(4)] == [True, False, False, True]
     assert (seen.mixed_group_count, seen.effective_group_count) == (3, 2)
 
 

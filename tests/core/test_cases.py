@@ -160,10 +160,16 @@ def test_infinity_is_refused_by_row(batch: Any) -> None:
 def test_a_verifier_that_is_down_holds_the_averages_and_still_weighs(batch: Any) -> None:
     """https://github.com/verl-project/verl/issues/4417"""
     rewards = [1.0, 0.0] * 12 + [NAN] * 40
-    state, answer = observe(RunConfig(), EMPTY_STATE, batch(rewards, [row // 8 for row in range(64)]))
+    entropy = Entropy(sum_nats=1.0, token_count=1)
+    before, _ = observe(RunConfig(ema_weight=1.0), EMPTY_STATE, batch([1, 1, 1, 0], [0] * 4, entropy=entropy))
+    lower = Entropy(sum_nats=0.1, token_count=1)
+    rows = batch(rewards, [row // 8 for row in range(64)], entropy=lower)
+    state, answer = observe(RunConfig(), before, rows)
     assert answer.degraded and answer.outcome == "frozen"
     assert answer.environments["default"].hold_reasons == ("quorum",)
-    assert state.environments["default"].solve_rate == 0.5
+    assert answer.environments["default"].diagnostics.coverage == 0.375
+    held = state.environments["default"]
+    assert (held.solve_rate, held.entropy_nats, held.observation_count) == (0.75, 1.0, 2)
     assert all(answer.advantages()[:24] != 0) and all(answer.advantages()[24:] == 0)
     assert [warning.reason for warning in answer.warnings] == ["SINGLETON_GROUPS", "LOW_COVERAGE"]
 

@@ -128,6 +128,29 @@ def test_sums_are_within_a_rounding_of_exact(values: list[float]) -> None:
     assert abs(summed - exact) <= Fraction(2, 2**53) * exact + len(values) * Fraction(1, 2**91)
 
 
+@pytest.mark.parametrize("scale", [0, 20, 50, 62, 75])
+def test_sums_of_values_of_any_size_are_the_same_bits_in_any_order(scale: int) -> None:
+    random = np.random.default_rng(scale)
+    values, index = random.random(3000) * 2.0**-scale, random.integers(0, 3, 3000)
+    sums = group_sums(values, index, 3).tobytes()
+    for _ in range(20):
+        order = random.permutation(3000)
+        assert group_sums(values[order], index[order], 3).tobytes() == sums
+
+
+def test_the_mean_over_groups_is_the_same_bits_in_any_order_of_the_groups(batch: Any) -> None:
+    random = np.random.default_rng(0)
+    sizes = random.integers(2, 12, 40).tolist()
+    groups = [[1.0] * int(random.integers(0, size + 1)) for size in sizes]
+    seen = set()
+    for _ in range(30):
+        order = random.permutation(40).tolist()
+        rewards = [reward for place in order for reward in groups[place] + [0.0] * (sizes[place] - len(groups[place]))]
+        index = [number for number, place in enumerate(order) for _ in range(sizes[place])]
+        seen.add(bits(observe(RunConfig(), EMPTY_STATE, batch(rewards, index))[0])[0])
+    assert len(seen) == 1
+
+
 def test_a_state_survives_json_bit_for_bit(batch: Any) -> None:
     state = EMPTY_STATE
     for number in range(1, 20):
@@ -164,6 +187,8 @@ def test_a_state_survives_json_bit_for_bit(batch: Any) -> None:
         ({"decay_observations": 0}, "decay_observations"),
         ({"pinned_alpha": 0.1}, "pinned_alpha"),
         ({"pinned_delta": 1e-4}, "pinned_delta"),
+        ({"entropy_baseline": -1}, "entropy_baseline"),
+        ({"entropy_baseline": 2**63 - 1}, "entropy_baseline"),
         ({"mode": "off"}, "mode"),
         ({"alpha_rule": "additive"}, "alpha_rule"),
         ({"strict_rewards": 1}, "strict_rewards"),

@@ -84,6 +84,39 @@ def test_rollouts_of_too_old_a_policy_are_stale(batch: Any) -> None:
     assert state.environments["default"].solve_rate == 0.0 and answer.advantages()[0] > 0
 
 
+def test_a_row_is_stale_by_its_status_or_its_version_and_only_where_it_has_a_reward(batch: Any) -> None:
+    config = RunConfig(ema_weight=1.0, max_policy_lag=2, alpha_rule="fixed")
+    versions = {"policy_versions": [10, 7, 7, 10, 10], "current_policy_version": 10}
+    statuses = [RowStatus.STALE, RowStatus.SCORED, RowStatus.MISSING, RowStatus.SCORED, RowStatus.SCORED]
+    state, answer = observe(config, EMPTY_STATE, batch([1.0, 1.0, 1.0, 1.0, 0.0], [0] * 5, statuses=statuses, **versions))
+    seen = answer.environments["default"].diagnostics
+    assert (seen.stale_count, seen.missing_count, seen.scored_count, seen.rollout_count) == (2, 1, 4, 5)
+    assert state.environments["default"].solve_rate == 0.5
+    assert answer.advantages().tolist() == [0.25, 0.25, 0.0, 0.25, -0.75], "the baseline is all four's"
+
+
+def test_the_quorum_itself_is_enough(batch: Any) -> None:
+    _, answer = observe(RunConfig(quorum=0.5), EMPTY_STATE, batch([1.0, 0.0, math.nan, math.nan], [0] * 4))
+    assert answer.outcome == "applied" and not answer.degraded
+
+
+def test_a_solved_flag_on_a_row_without_reward_counts_for_nothing(batch: Any) -> None:
+    rows = group_rows(RunConfig(), batch([1.0, 0.0, math.nan], [0] * 3, solved=[True, False, True]))
+    assert (rows.solved_count.tolist(), rows.scored_count.tolist()) == ([1], [2])
+
+
+def test_one_stale_row_makes_its_rollout_stale_and_padding_and_clamping_are_counted_by_rows(batch: Any) -> None:
+    config = RunConfig(ema_weight=1.0)
+    rewards, rollouts = [1 + 1e-7, 1 + 1e-7, 0.0, 0.0, 0.0, 0.0], [4, 4, 5, 6, 7, 7]
+    for stale in (0, 1):
+        statuses = [RowStatus.SCORED] * 4 + [RowStatus.PADDING] * 2
+        statuses[stale] = RowStatus.STALE
+        state, answer = observe(config, EMPTY_STATE, batch(rewards, [0] * 6, rollout_index=rollouts, statuses=statuses))
+        seen = answer.environments["default"].diagnostics
+        assert (seen.stale_count, seen.scored_count, seen.padding_count, seen.clamped_count) == (1, 3, 2, 2)
+        assert state.environments["default"].solve_rate == 0.0
+
+
 def test_rows_of_one_rollout_count_once_and_share_its_advantage(batch: Any) -> None:
     config = RunConfig(ema_weight=1.0, alpha_rule="fixed")
     fanned = batch([1, 1, 1, 0, 0, 0], [0] * 6, rollout_index=[5, 5, 5, 6, 7, 8])
@@ -125,6 +158,13 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str, int | None]] = {
     "versions alone": ({}, {"policy_versions": [1, 1, 1]}, "current_policy_version", None),
     "status": ({}, {"statuses": [1, 9, 1]}, "statuses", 1),
     "rollout that disagrees on reward": ({}, {"rollout_index": [1, 1, 2]}, "rewards", 1),
+    "rollout that disagrees on having a reward": ({}, {"rewards": [0, math.nan, 1], "rollout_index": [1, 1, 2]}, "rewards", 1),
+    "rollout that disagrees on solved": (
+        {},
+        {"rewards": [1, 0, 0], "solved": [False, True, False], "rollout_index": [1, 2, 2]},
+        "solved",
+        2,
+    ),
     "rollout that disagrees on group": (
         {},
         {"rewards": [0, 0, 1], "groups": [0, 1, 1], "rollout_index": [1, 1, 2]},
@@ -143,6 +183,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str, int | None]] = {
         "entropy.sum_nats",
         None,
     ),
+    "entropy that no policy has": ({}, {"entropy": Entropy(sum_nats=1e308, token_count=1)}, "entropy.sum_nats", None),
     "negative entropy": ({}, {"entropy": Entropy(sum_nats=-1.0, token_count=10)}, "entropy.sum_nats", None),
     "negative tokens": ({}, {"entropy": Entropy(sum_nats=1.0, token_count=-1)}, "entropy.token_count", None),
     "entropy of one environment": (
@@ -187,7 +228,7 @@ def test_environments_have_averages_of_their_own_and_a_batch_moves_only_its_own(
 def test_groups_dropped_uncounted_hold_the_solve_rate_alone(batch: Any) -> None:
     report = {"default": EnvironmentReport(prefiltered=True)}
     entropy = Entropy(sum_nats=3.0, token_count=2)
-    state, answer = observe(RunConfig(), EMPTY_STATE, batch([1, 0], [0, 0], reports=report, entropy=entropy))
+    state, answer = observe(RunConfig(), EMPTY_STATE, batch([1, 0, 0, 0], [0] * 4, reports=report, entropy=entropy))
     seen = state.environments["default"]
     assert (seen.solve_rate, seen.entropy_nats, seen.observation_count) == (0.5, 1.5, 1)
     assert answer.environments["default"].hold_reasons == ("prefiltered",) and answer.outcome == "frozen"

@@ -99,7 +99,7 @@ def test_the_solve_rate_of_a_step_is_the_mean_over_groups_not_over_rows(batch: A
 def test_the_entropy_starts_at_the_mean_of_its_warm_up_and_delta_waits_for_it(batch: Any) -> None:
     config = RunConfig(entropy_warmup=3)
     state = follow(batch, config, 0.9, None, 0.3)
-    assert state.entropy_nats is None and schedule_of(config, state).delta == 1.0
+    assert (state.entropy_nats, state.warmup_entropy_nats) == (None, (0.9, 0.3)) and schedule_of(config, state).delta == 1.0
     state = follow(batch, config, 0.9, None, 0.3, 0.6)
     assert state.entropy_nats == state.initial_entropy_nats == pytest.approx(0.6, rel=1e-15)
     assert state.warmup_entropy_nats == ()

@@ -76,6 +76,15 @@ def test_a_restore_says_which_step_it_expects_and_is_refused_at_another(client: 
     assert client.everything() == before
 
 
+def test_a_point_without_a_step_of_its_own_stands_at_the_last_one_known(client: Any, refused: Any) -> None:
+    client.observe("b1", *ROWS, trainer_step=4)
+    client.observe("b2", *ROWS)
+    client.observe("b3", *ROWS, trainer_step=6)
+    refusal = refused(lambda: restore(client, trainer_step=99, point=HistoryPoint(revision=2)))
+    assert (refusal.reason, refusal.metadata["known"]) == ("SNAPSHOT_MISMATCH", "4")
+    assert restore(client, trainer_step=4, point=HistoryPoint(revision=2)).run.trainer_step == 4
+
+
 def test_a_restored_trainer_may_step_from_its_checkpoint_again(client: Any, refused: Any) -> None:
     for number in range(1, 4):
         client.observe(f"b{number}", *ROWS, trainer_step=number)

@@ -166,7 +166,7 @@ def _point_after(branch: str, stored: StoredObservation) -> Point:
         branch=branch,
         revision=stored.revision,
         state=state_from_proto(answer.state),
-        trainer_step=record.telemetry.trainer_step if record.telemetry.HasField("trainer_step") else None,
+        trainer_step=record.trainer_step if record.HasField("trainer_step") else None,
         config_revision=answer.config_revision,
     )
 

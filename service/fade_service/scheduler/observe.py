@@ -151,14 +151,17 @@ def _decide(run: LoadedRun, report: _Report) -> tuple[Change, ObserveResponse, A
         observe_time=now(),
     )
     response = _response(run, request, after, config_revision, answer)
+    kept = ObservationRecord(
+        answer=response.SerializeToString(deterministic=True),
+        telemetry=_telemetry(request, after, answer),
+        trainer_step=after.trainer_step,
+    )
     observation = StoredObservation(
         branch=after.branch,
         revision=after.revision,
         observation_id=request.observation_id,
         digest=report.digest,
-        payload=ObservationRecord(
-            answer=response.SerializeToString(deterministic=True), telemetry=_telemetry(request, after, answer)
-        ).SerializeToString(deterministic=True),
+        payload=kept.SerializeToString(deterministic=True),
     )
     record = None if branch.writer else _claimed(run, request.writer)
     return Change(record=record, head=after, observation=observation), response, answer

@@ -165,8 +165,11 @@ class ObservationRecord(_message.Message):
 
     ANSWER_FIELD_NUMBER: _builtins.int
     TELEMETRY_FIELD_NUMBER: _builtins.int
+    TRAINER_STEP_FIELD_NUMBER: _builtins.int
     answer: _builtins.bytes
     """fade.v1.ObserveResponse without advantages, as it was sent; a replay sends these bytes."""
+    trainer_step: _builtins.int
+    """The trainer's step after it: its own, or the last one known before."""
     @_builtins.property
     def telemetry(self) -> _observation_pb2.Observation:
         """The fields of the history's entry that the answer has not."""
@@ -176,11 +179,14 @@ class ObservationRecord(_message.Message):
         *,
         answer: _builtins.bytes = ...,
         telemetry: _observation_pb2.Observation | None = ...,
+        trainer_step: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["telemetry", b"telemetry"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "telemetry", b"telemetry", "trainer_step", b"trainer_step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "telemetry", b"telemetry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "answer", b"answer", "telemetry", b"telemetry", "trainer_step", b"trainer_step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__trainer_step: _TypeAlias = _typing.Literal["trainer_step"]  # noqa: Y015
+    _WhichOneofArgType__trainer_step: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__trainer_step) -> _WhichOneofReturnType__trainer_step | None: ...
 
 Global___ObservationRecord: _TypeAlias = ObservationRecord  # noqa: Y015
