@@ -147,7 +147,7 @@ def test_the_mean_over_groups_is_the_same_bits_in_any_order_of_the_groups(batch:
         order = random.permutation(40).tolist()
         rewards = [reward for place in order for reward in groups[place] + [0.0] * (sizes[place] - len(groups[place]))]
         index = [number for number, place in enumerate(order) for _ in range(sizes[place])]
-        seen.add(bits(observe(RunConfig(), EMPTY_STATE, batch(rewards, index))[0])[0])
+        seen.add(bits(observe(RunConfig(ema_weight=1.0), EMPTY_STATE, batch(rewards, index))[0])[0])
     assert len(seen) == 1
 
 

@@ -110,6 +110,7 @@ def test_an_id_that_a_restored_run_used_again_is_looked_up_on_the_branch_asked_f
         (named("power", alpha=0.1), "INVALID_FIELD", "advantage.parameters"),
         ({"schedule": observation_pb2.Schedule(delta=1.0, scale=1.0)}, "INVALID_FIELD", "schedule.alpha"),
         ({"schedule": observation_pb2.Schedule(alpha=1.0, scale=1.0)}, "INVALID_FIELD", "schedule.delta"),
+        ({"schedule": observation_pb2.Schedule(alpha=1.0, delta=1e-320, scale=1.0)}, "INVALID_FIELD", "schedule.delta"),
         ({"observation_id": "unknown"}, "OBSERVATION_NOT_FOUND", ""),
         ({"rewards": [2.0, 0.0], "groups": [0, 0]}, "INVALID_FIELD", "rows.rewards[0]"),
     ],

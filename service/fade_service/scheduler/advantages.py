@@ -6,6 +6,7 @@ import math
 
 import fade_core
 from fade_core import Batch, EnvironmentState, FadeError, RunConfig, Schedule
+from fade_core.config import SMALLEST_ALPHA, SMALLEST_DELTA
 from fade_proto.convert import batch_from_proto, schedule_from_proto
 from fade_proto.storage.v1.storage_pb2 import ObservationRecord
 from fade_proto.v1 import observation_pb2
@@ -15,7 +16,8 @@ from fade_service.names import checked_run_name
 from fade_service.runs import LoadedRun, Runs
 from fade_service.scheduler.history import point_of, segments
 
-SMALLEST_ALPHA = 0.5  # FADE.md, section 2
+SMALLEST_SCALE = 1e-9
+"""0 is what an unset field reads as, and no schedule has it."""
 
 
 def compute_advantages(runs: Runs, request: ComputeAdvantagesRequest) -> ComputeAdvantagesResponse:
@@ -79,9 +81,10 @@ def _checked(message: observation_pb2.Schedule) -> Schedule:
         if value not in words.values():
             raise invalid(f"schedule.{name}", "is {value}, which the contract does not know", value=value)
     schedule = schedule_from_proto(message)
-    for name, smallest in (("alpha", SMALLEST_ALPHA), ("delta", 0.0), ("scale", 0.0)):
+    for name, smallest in (("alpha", SMALLEST_ALPHA), ("delta", SMALLEST_DELTA), ("scale", SMALLEST_SCALE)):
         value = getattr(schedule, name)
-        if not (smallest <= value < math.inf) or value == 0:
-            problem = "is {value}; give a finite number of {smallest} or more, above 0"
-            raise invalid(f"schedule.{name}", problem, value=value, smallest=smallest)
+        if not smallest <= value < math.inf:
+            raise invalid(
+                f"schedule.{name}", "is {value}; give a finite number of {smallest} or more", value=value, smallest=smallest
+            )
     return schedule
