@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GENERATOR := .venv-proto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format proto docs bench clean
+.PHONY: help demo system test test-all lint format proto docs bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -18,10 +18,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed ## Train through the service for about two minutes and show what came of it
 	$(BIN)/python trainer_ref/demo.py
 
-test: $(VENV)/.installed ## Run the tests (about five minutes)
+system:
+	tests/system.sh redis-server
+
+test: system $(VENV)/.installed ## Run the tests (about five minutes)
 	$(BIN)/pytest -m 'not heavy'
 
-test-all: $(VENV)/.installed ## Run the heavier tests with real parts too
+test-all: system $(VENV)/.installed ## Run the heavier tests with real parts too
 	$(BIN)/pytest -m heavy
 
 lint: $(VENV)/.installed ## Check style and types

@@ -71,7 +71,8 @@ PUBLIC = {
     ],
     "fade_service": ["FadeServer"],
     "fade_service.store": [
-        "MemoryStore", "SqliteStore", "Store", "StoredObservation", "StoredRun", "default_store_url", "open_store",
+        "MemoryStore", "RedisStore", "SqliteStore", "Store", "StoredObservation", "StoredRun", "default_store_url", "open_store",
+        "shown",
     ],
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ from fade_client.errors import (
     FadeClientError,
     RejectedError,
     SettingsError,
+    TrainerError,
     UnavailableError,
 )
 from fade_client.schedule import Part, Schedule
@@ -32,6 +33,7 @@ __all__ = [
     "RunConfig",
     "Schedule",
     "SettingsError",
+    "TrainerError",
     "UnavailableError",
     "Warning",
 ]

@@ -7,6 +7,7 @@
     ├── UnavailableError     the service did not answer in time
     ├── RejectedError        the service (or the maths in this process) refused the request, by reason, field and row
     ├── CheckpointError      a state dict cannot be loaded
+    ├── TrainerError         the trainer would change the advantages, or its rewards, so that the schedule means something else
     └── ClosedError          the client was closed
 """
 
@@ -75,6 +76,10 @@ class RejectedError(FadeClientError):
 
 class CheckpointError(FadeClientError):
     """A state dict is damaged, or of a format that this version does not read."""
+
+
+class TrainerError(FadeClientError):
+    """The trainer is set up so that the schedule would not reach the gradient as it is; says which setting to change to what."""
 
 
 class ClosedError(FadeClientError):

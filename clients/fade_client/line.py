@@ -10,7 +10,7 @@ from typing import Literal
 
 from fade_client.checkpoint import Checkpoint
 from fade_client.errors import CheckpointError, RejectedError
-from fade_client.outbox import Outbox
+from fade_client.outbox import Acknowledged, Outbox
 from fade_client.position import Position
 from fade_client.schedule import Part, Schedule, Source
 from fade_core import Batch, FadeError
@@ -22,6 +22,10 @@ Weights = Literal["local", "hold", "neutral"]
 
 REMEMBERED = 256
 """Observations answered here whose repetition is recognised, newest last."""
+
+
+KEPT_BYTES = 8 * 2**20
+"""Acknowledged reports kept for a service that loses its newest ones."""
 
 
 class Line:
@@ -43,6 +47,7 @@ class Line:
         self.acknowledged: Position | None = None
         self.current: Position | None = None
         self.outbox = outbox
+        self._kept = Acknowledged(KEPT_BYTES)
         self.lost_reports = 0
         self.lost_total = 0
         self.rejected = 0
@@ -80,6 +85,7 @@ class Line:
             raise CheckpointError(f"the state dict is damaged: its unsent reports do not fit its state: {error}") from error
         with self.changed:
             self.acknowledged, self.current = checkpoint.position, current
+            self._kept.clear()
             self.outbox.replace(checkpoint.unsent)
             self.lost_reports = checkpoint.lost_reports
             self._answered.clear()
@@ -94,8 +100,25 @@ class Line:
         """The service stands at ``position`` on a new branch; what waits in the outbox keeps its schedules."""
         with self.changed:
             self.acknowledged = position
+            self._kept.clear()
             if not len(self.outbox):
                 self.current = position
+
+    def go_back(self, position: Position) -> bool:
+        """The service stands at ``position``, before what it had acknowledged; those reports wait in the outbox again.
+
+        Returns:
+            Whether they are still kept; if not, nothing has changed.
+        """
+        with self.changed:
+            assert self.acknowledged is not None  # a service that was never reached has lost nothing
+            lost = self._kept.between(position.revision, self.acknowledged.revision)
+            if lost is None:
+                return False
+            self.acknowledged = position
+            self._kept.clear()
+            self.outbox.replace([*lost, *self.outbox])
+            return True
 
     def drop_unsent(self) -> None:
         """Counts what waits in the outbox as lost."""
@@ -105,12 +128,20 @@ class Line:
             self.outbox.replace(())
             self._answered.clear()
 
-    def confirm(self, request: scheduler_pb2.ObserveRequest, before: Position, after: Position) -> None:
-        """The service, which stood at ``before``, is done with a report and stands at ``after``; equal where it refused it."""
+    def confirm(
+        self,
+        request: scheduler_pb2.ObserveRequest,
+        before: Position,
+        after: Position,
+        response: scheduler_pb2.ObserveResponse | None,
+    ) -> None:
+        """The service, which stood at ``before``, is done with a report and stands at ``after``; no response: it refused it."""
         with self.changed:
             if self.acknowledged is not before:
                 return  # restored meanwhile: the answer is about the line that was left
             self.acknowledged = after
+            if response is not None and after is not before:
+                self._kept.append(request, response)
             if self.outbox.head() is request:
                 self.outbox.pop()
             else:

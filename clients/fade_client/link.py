@@ -172,7 +172,7 @@ class Link:
                 if request is not None:
                     with self._line.changed:
                         self._line.dropped += 1
-                        self._line.confirm(request, self._line.acknowledged, self._line.acknowledged)
+                        self._line.confirm(request, self._line.acknowledged, self._line.acknowledged, None)
                     _log.warning("late report %r was refused and is dropped: %s", request.observation_id, error)
 
     @contextmanager
@@ -255,16 +255,30 @@ class Link:
         position = self._line.acknowledged
         assert position is not None  # after _establish
         request.name, request.branch, request.writer = self._settings.name, position.branch, self._settings.writer
+        request.seen_revision = position.revision
         if request.HasField("late"):  # a checkpoint may name configurations that a fresh server never had
             request.late.config_revision = min(request.late.config_revision, position.config_revision)
-        response: scheduler_pb2.ObserveResponse = self._transport.call("Observe", request, deadline)
+        try:
+            response: scheduler_pb2.ObserveResponse = self._transport.call("Observe", request, deadline)
+        except RejectedError as error:
+            if error.reason not in ("STATE_REGRESSED", "BRANCH_NOT_FOUND"):
+                raise
+            self._go_back(position, error, deadline)
+            raise UnavailableError(f"{error}; they are reported again", error.code, error.reason) from None
         if request.split == observation_pb2.SPLIT_EVAL:
             return response
         step = request.trainer_step if request.HasField("trainer_step") else None
-        self._line.confirm(request, position, position.acknowledged(step, response))
+        self._line.confirm(request, position, position.acknowledged(step, response), response)
         if response.config_revision > position.config_revision:
             self._refresh_config(deadline)
         return response
+
+    def _go_back(self, position: Position, error: RejectedError, deadline: Deadline) -> None:
+        """The service lost what it had acknowledged: the lost reports are made again, else a branch is opened from this state."""
+        _log.warning("run %s: %s", self._settings.name, error)
+        run: run_pb2.Run = self._transport.call("GetRun", scheduler_pb2.GetRunRequest(name=self._settings.name), deadline)
+        if run.branch != position.branch or not self._line.go_back(self._position_of(run, deadline)):
+            self._restore = self._restore_from(position)
 
     def _refresh_config(self, deadline: Deadline) -> None:
         """Fetches a configuration that changed live. Until it comes, this client's own controller goes on under the old one."""

@@ -1,4 +1,4 @@
-"""Reports that wait for the service: in order, bounded by their size."""
+"""Reports that wait for the service, and those that it acknowledged lately: in order, bounded by their size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from fade_proto.v1 import scheduler_pb2
+from fade_proto.v1 import observation_pb2, scheduler_pb2
 
 
 class Outbox:
@@ -44,6 +44,48 @@ class Outbox:
         """Puts these in place of all that waits, whatever the limit: what a checkpoint carries was within its own."""
         self._waiting = deque((request, request.ByteSize()) for request in requests)
         self._bytes = sum(size for _, size in self._waiting)
+
+
+class Acknowledged:
+    """The newest reports that the service acknowledged, with its answers, for a service that loses them; not safe in threads."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+        self._kept: deque[tuple[scheduler_pb2.ObserveRequest, scheduler_pb2.ObserveResponse, int]] = deque()
+
+    def append(self, request: scheduler_pb2.ObserveRequest, response: scheduler_pb2.ObserveResponse) -> None:
+        """Adds the newest, and lets go of the oldest beyond the limit."""
+        size = request.ByteSize() + response.ByteSize()
+        self._kept.append((request, response, size))
+        self._bytes += size
+        while self._bytes > self._limit_bytes:
+            self._bytes -= self._kept.popleft()[2]
+
+    def clear(self) -> None:
+        """Forgets all: they are of a line that was left."""
+        self._kept.clear()
+        self._bytes = 0
+
+    def between(self, after: int, until: int) -> list[scheduler_pb2.ObserveRequest] | None:
+        """The reports with ``after`` < revision <= ``until``, to be made again; None where some are no longer kept."""
+        found = [(request, response) for request, response, _ in self._kept if after < response.revision <= until]
+        if [response.revision for _, response in found] != list(range(after + 1, until + 1)):
+            return None
+        return [_again(request, response) for request, response in found]
+
+
+def _again(request: scheduler_pb2.ObserveRequest, response: scheduler_pb2.ObserveResponse) -> scheduler_pb2.ObserveRequest:
+    """A report with what it was answered, so that it is applied under the same configuration."""
+    again = scheduler_pb2.ObserveRequest()
+    again.CopyFrom(request)
+    if not again.HasField("late"):
+        pinned = all(item.schedule.mode == observation_pb2.MODE_PINNED for item in response.schedules)
+        again.late.config_revision = response.config_revision
+        again.late.source = "PINNED" if pinned else "SERVER"
+        for item in response.schedules:
+            again.late.schedules.add(environment=item.environment).schedule.CopyFrom(item.schedule)
+    return again
 
 
 def encode(requests: Iterable[scheduler_pb2.ObserveRequest]) -> list[str]:

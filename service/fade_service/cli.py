@@ -13,7 +13,9 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
-_EXTRA_MODULES = ("fastapi", "fastapi_offline", "uvicorn", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client")
+_EXTRA_MODULES = (
+    "fastapi", "fastapi_offline", "uvicorn", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "redis",
+)  # fmt: skip
 
 _log = logging.getLogger("fade")
 
@@ -34,7 +36,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     serve = subparsers.add_parser("serve", help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog)
     serve.add_argument(
         "--store",
-        help="sqlite:///relative.db, sqlite:////absolute.db, or memory:// which keeps nothing"
+        help="sqlite:///relative.db, sqlite:////absolute.db, redis://[user:password@]host:port/database (rediss:// with TLS), or"
+        " memory:// which keeps nothing"
         " (default: fade.db in the user's state directory)",
     )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all (default: %(default)s)")
@@ -52,6 +55,7 @@ def _serve(options: argparse.Namespace) -> int:
 
         from fade_service.errors import ServiceError
         from fade_service.server import FadeServer
+        from fade_service.store import shown
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA_MODULES:
             raise
@@ -83,7 +87,7 @@ def _serve(options: argparse.Namespace) -> int:
         server.start()
         _log.info(
             "serving gRPC on %s:%d and HTTP on http://%s:%d, store %s",
-            server.host, server.grpc_port, server.host, server.http_port, server.store_url,
+            server.host, server.grpc_port, server.host, server.http_port, shown(server.store_url),
         )  # fmt: skip
         server.wait()
     except OSError as error:

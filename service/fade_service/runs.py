@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from fade_core import ControllerState, RunConfig
 from fade_proto.convert import config_from_proto, state_from_proto, state_to_proto
 from fade_proto.storage.v1.storage_pb2 import BranchRecord, RunHead, RunRecord
+from fade_service import failpoints
 from fade_service.errors import ServiceError
 from fade_service.store.base import Store, StoredObservation, StoredRun
 
@@ -168,6 +169,7 @@ class Runs:
         Raises:
             DuplicateObservationError: Of the store.
         """
+        failpoints.reach("before_commit")
         version = self.store.commit(
             run.uid,
             run.version,
@@ -178,6 +180,7 @@ class Runs:
         if version is None:
             self.forget(run.name)
             return None
+        failpoints.reach("after_commit")
         record, config = run.record, run.config
         if change.record is not None:
             record, config = change.record, config_in_force(change.record)

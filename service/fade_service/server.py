@@ -9,6 +9,7 @@ from types import TracebackType
 
 import uvicorn
 
+from fade_service import failpoints
 from fade_service.errors import ServiceError
 from fade_service.health import Health
 from fade_service.metrics import Metrics
@@ -91,7 +92,9 @@ class FadeServer:
             return
         self._stopping.set()
         self._health.report("server", "is stopping")
-        self._grpc.stop(self._drain_seconds).wait()
+        drained = self._grpc.stop(self._drain_seconds)
+        failpoints.reach("drain")
+        drained.wait()
         self._web.stop()
         if self._watch.is_alive():
             self._watch.join()

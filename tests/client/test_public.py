@@ -18,6 +18,7 @@ PUBLIC = [
     "RunConfig",
     "Schedule",
     "SettingsError",
+    "TrainerError",
     "UnavailableError",
     "Warning",
 ]

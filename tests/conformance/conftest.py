@@ -12,6 +12,7 @@ from fade_service.store import Store, StoredObservation, StoredRun, open_store
 STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "memory": lambda request: "memory://",
     "sqlite": lambda request: f"sqlite:///{request.getfixturevalue('tmp_path') / 'fade.db'}",
+    "redis": lambda request: str(request.getfixturevalue("redis_url")),
 }
 """The URL of an empty store, by the store's name; it may ask for the fixtures that it needs."""
 
@@ -46,6 +47,18 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[], Store]]:
 def run(store: Store) -> StoredRun:
     """A run of the store, just created."""
     return store.create_run("projects/p/runs/r", "uid-r", b"record", b"head")
+
+
+@pytest.fixture
+def at(store: Store) -> Callable[[StoredRun], int]:
+    """The version at which a run stands."""
+
+    def version(run: StoredRun) -> int:
+        found = store.get_run(run.name)
+        assert found is not None
+        return found.version
+
+    return version
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -12,40 +13,40 @@ from fade_service.errors import DuplicateObservationError
 from fade_service.store import Store, StoredObservation, StoredRun
 
 Make = Callable[..., StoredObservation]
+At = Callable[[StoredRun], int]
 
 
 def test_a_commit_replaces_what_it_is_given_and_keeps_the_rest(store: Store, run: StoredRun, observation: Make) -> None:
-    def stored() -> tuple[int, bytes, bytes]:
-        now = store.get_run(run.name)
-        assert now is not None and (now.name, now.uid) == (run.name, run.uid)
-        return now.version, now.record, now.head
+    versions = [run.version]
 
-    assert store.commit(run.uid, 1, head=b"head 2") == 2
-    assert stored() == (2, b"record", b"head 2")
-    assert store.commit(run.uid, 2, record=b"record 3") == 3
-    assert stored() == (3, b"record 3", b"head 2")
-    assert store.commit(run.uid, 3, record=b"", head=b"") == 4
-    assert stored() == (4, b"", b"")
-    assert store.commit(run.uid, 4, observation=observation(1)) == 5
-    assert stored() == (5, b"", b"")
-    assert store.commit(run.uid, 5) == 6
-    assert stored() == (6, b"", b"")
+    def commit(**changes: Any) -> tuple[bytes, bytes]:
+        version = store.commit(run.uid, versions[-1], **changes)
+        now = store.get_run(run.name)
+        assert now is not None and (now.name, now.uid, now.version) == (run.name, run.uid, version)
+        versions.append(now.version)
+        return now.record, now.head
+
+    assert commit(head=b"head 2") == (b"record", b"head 2")
+    assert commit(record=b"record 3") == (b"record 3", b"head 2")
+    assert commit(record=b"", head=b"") == (b"", b"")
+    assert commit(observation=observation(1)) == (b"", b"")
+    assert commit() == (b"", b"")
+    assert versions == sorted(set(versions)), "each commit makes a higher version"
 
 
 def test_a_commit_touches_no_other_run(store: Store, run: StoredRun, observation: Make) -> None:
     other = store.create_run("projects/p/runs/other", "uid-other", b"its record", b"its head")
-    store.commit(run.uid, 1, record=b"x", head=b"y", observation=observation(1))
+    store.commit(run.uid, run.version, record=b"x", head=b"y", observation=observation(1))
     assert store.get_run(other.name) == other
     assert store.find_observation(other.uid, "main", "batch-1") is None
 
 
-@pytest.mark.parametrize("version", [-1, 0, 1, 3, 2**62])
-def test_a_commit_that_expects_another_version_writes_nothing(
-    store: Store, run: StoredRun, observation: Make, version: int
-) -> None:
-    store.commit(run.uid, 1, head=b"moved")
+def test_a_commit_that_expects_another_version_writes_nothing(store: Store, run: StoredRun, observation: Make) -> None:
+    version = store.commit(run.uid, run.version, head=b"moved")
+    assert version is not None
     before = store.get_run(run.name)
-    assert store.commit(run.uid, version, record=b"x", head=b"y", observation=observation(1)) is None
+    for other in (-1, 0, run.version, version - 1, version + 1, 2**62):
+        assert store.commit(run.uid, other, record=b"x", head=b"y", observation=observation(1)) is None
     assert store.get_run(run.name) == before
     assert list(store.list_observations(run.uid, "main", 0, 9, 9)) == []
 
@@ -58,31 +59,31 @@ def test_a_commit_to_a_run_that_never_was_writes_nothing(store: Store, run: Stor
 
 @pytest.mark.parametrize(("revision", "observation_id"), [(2, "batch-1"), (1, "batch-2"), (1, "batch-1")])
 def test_a_duplicate_id_or_revision_is_refused_whole(
-    store: Store, run: StoredRun, observation: Make, revision: int, observation_id: str
+    store: Store, run: StoredRun, observation: Make, at: At, revision: int, observation_id: str
 ) -> None:
-    store.commit(run.uid, 1, head=b"moved", observation=observation(1))
+    store.commit(run.uid, run.version, head=b"moved", observation=observation(1))
     before = store.get_run(run.name)
     duplicate = observation(revision, observation_id=observation_id, digest=b"other", payload=b"other")
     with pytest.raises(DuplicateObservationError):
-        store.commit(run.uid, 2, record=b"x", head=b"y", observation=duplicate)
+        store.commit(run.uid, at(run), record=b"x", head=b"y", observation=duplicate)
     assert store.get_run(run.name) == before
     assert store.list_observations(run.uid, "main", 0, 9, 9) == [observation(1)]
     assert store.find_observation(run.uid, "main", "batch-2") is None
-    assert store.commit(run.uid, 2, head=b"z", observation=observation(2)) == 3
+    assert store.commit(run.uid, at(run), head=b"z", observation=observation(2)) == at(run)
 
 
 def test_a_lost_race_is_told_before_a_duplicate(store: Store, run: StoredRun, observation: Make) -> None:
-    store.commit(run.uid, 1, observation=observation(1))
-    assert store.commit(run.uid, 1, observation=observation(1)) is None
+    store.commit(run.uid, run.version, observation=observation(1))
+    assert store.commit(run.uid, run.version, observation=observation(1)) is None
 
 
-def test_ids_and_revisions_are_unique_in_their_branch_alone(store: Store, run: StoredRun, observation: Make) -> None:
+def test_ids_and_revisions_are_unique_in_their_branch_alone(store: Store, run: StoredRun, observation: Make, at: At) -> None:
     other = store.create_run("projects/p/runs/other", "uid-other", b"", b"")
     first = observation(1)
     elsewhere = observation(1, branch="second", payload=b"elsewhere")
-    assert store.commit(run.uid, 1, observation=first) == 2
-    assert store.commit(run.uid, 2, observation=elsewhere) == 3
-    assert store.commit(other.uid, 1, observation=observation(1, payload=b"of the other run")) == 2
+    store.commit(run.uid, at(run), observation=first)
+    store.commit(run.uid, at(run), observation=elsewhere)
+    store.commit(other.uid, at(other), observation=observation(1, payload=b"of the other run"))
     assert store.find_observation(run.uid, "main", "batch-1") == first
     assert store.find_observation(run.uid, "second", "batch-1") == elsewhere
     assert store.find_observation(other.uid, "main", "batch-1") == observation(1, payload=b"of the other run")
@@ -94,24 +95,26 @@ def test_of_many_that_expect_one_version_exactly_one_commits(store: Store, run: 
 
     def commit(thread: int) -> list[int | None]:
         answers = []
-        for version in range(1, 31):
+        for revision in range(1, 31):
+            seen = store.get_run(run.name)
+            assert seen is not None
             barrier.wait()
-            mine = observation(version, observation_id=f"{thread}-{version}")
-            answers.append(store.commit(run.uid, version, head=b"%d" % thread, observation=mine))
+            mine = observation(revision, observation_id=f"{thread}-{revision}")
+            answers.append(store.commit(run.uid, seen.version, head=b"%d" % thread, observation=mine))
             barrier.wait()
         return answers
 
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(commit, range(8)))
     winners = []
-    for version in range(1, 31):
-        won = [thread for thread in range(8) if answers[thread][version - 1] is not None]
-        assert len(won) == 1 and answers[won[0]][version - 1] == version + 1
+    for revision in range(1, 31):
+        won = [thread for thread in range(8) if answers[thread][revision - 1] is not None]
+        assert len(won) == 1
         winners += won
     history = store.list_observations(run.uid, "main", 0, 99, 99)
     assert [kept.observation_id for kept in history] == [f"{thread}-{number}" for number, thread in enumerate(winners, 1)]
     last = store.get_run(run.name)
-    assert last is not None and (last.version, last.head) == (31, b"%d" % winners[-1])
+    assert last is not None and (last.version, last.head) == (answers[winners[-1]][-1], b"%d" % winners[-1])
 
 
 @pytest.mark.usefixtures("restless_threads")
@@ -125,17 +128,17 @@ def test_writers_that_read_and_commit_freely_lose_no_update(store: Store, run: S
             mine = observation(total, observation_id=f"{thread}-{total}")
             won += store.commit(run.uid, seen.version, record=b"%d" % total, observation=mine) is not None
 
-    store.commit(run.uid, 1, record=b"0")
+    store.commit(run.uid, run.version, record=b"0")
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(count, range(6)))
     last = store.get_run(run.name)
-    assert last is not None and (last.version, last.record) == (242, b"240")
+    assert last is not None and last.record == b"240"
     assert [kept.revision for kept in store.list_observations(run.uid, "main", 0, 999, 999)] == list(range(1, 241))
 
 
 @pytest.mark.usefixtures("restless_threads")
-def test_readers_see_all_of_a_commit_or_none(store: Store, run: StoredRun, observation: Make) -> None:
-    store.commit(run.uid, 1, record=b"0", head=b"0")
+def test_readers_see_all_of_a_commit_or_none(store: Store, run: StoredRun, observation: Make, at: At) -> None:
+    store.commit(run.uid, run.version, record=b"0", head=b"0")
     done = threading.Event()
 
     def read() -> int:
@@ -144,7 +147,7 @@ def test_readers_see_all_of_a_commit_or_none(store: Store, run: StoredRun, obser
             seen = store.get_run(run.name)
             assert seen is not None
             revision = int(seen.head)
-            assert (seen.version, seen.record) == (revision + 2, seen.head)
+            assert seen.record == seen.head
             history = store.list_observations(run.uid, "main", 0, 999, 999)
             assert [kept.revision for kept in history] == list(range(1, len(history) + 1))
             assert len(history) >= revision
@@ -158,7 +161,7 @@ def test_readers_see_all_of_a_commit_or_none(store: Store, run: StoredRun, obser
         try:
             for revision in range(1, 151):
                 text = b"%d" % revision
-                store.commit(run.uid, revision + 1, record=text, head=text, observation=observation(revision))
+                store.commit(run.uid, at(run), record=text, head=text, observation=observation(revision))
         finally:
             done.set()
         assert all(reader.result() for reader in readers)

@@ -14,6 +14,7 @@ from fade_service.errors import DuplicateObservationError
 from fade_service.store import Store, StoredObservation, StoredRun
 
 Make = Callable[..., StoredObservation]
+At = Callable[[StoredRun], int]
 
 # Both sides of the surrogates: UTF-16 units would put the last before the one in front of it, code points do not.
 _letters = st.sampled_from(["\0", "/", "a", "b", "%", "_", "é", "\uffff", "\U0001d11e"])
@@ -27,8 +28,9 @@ def test_a_new_run_is_at_version_1_with_what_was_given(store: Store) -> None:
 
 
 def test_creating_a_run_that_exists_joins_it_unchanged(store: Store, run: StoredRun) -> None:
-    store.commit(run.uid, 1, head=b"moved")
-    there = StoredRun(name=run.name, uid=run.uid, version=2, record=b"record", head=b"moved")
+    version = store.commit(run.uid, run.version, head=b"moved")
+    assert version is not None
+    there = StoredRun(name=run.name, uid=run.uid, version=version, record=b"record", head=b"moved")
     assert store.create_run(run.name, "uid-other", b"other", b"other") == there
     assert store.get_run(run.name) == there
     assert store.commit("uid-other", 1, head=b"x") is None
@@ -81,12 +83,12 @@ def test_pages_of_runs_join_without_gap_or_repetition(store: Store) -> None:
     assert seen == names
 
 
-def test_deleting_takes_the_history_along_and_no_other(store: Store, run: StoredRun, observation: Make) -> None:
+def test_deleting_takes_the_history_along_and_no_other(store: Store, run: StoredRun, observation: Make, at: At) -> None:
     other = store.create_run("projects/p/runs/other", "uid-other", b"", b"")
-    for uid in (run.uid, other.uid):
+    for each in (run, other):
         for revision in range(1, 6):
-            store.commit(uid, revision, observation=observation(revision, branch=f"branch {revision % 2}"))
-    assert store.delete_run(run.name, 6) is True
+            store.commit(each.uid, at(each), observation=observation(revision, branch=f"branch {revision % 2}"))
+    assert store.delete_run(run.name, at(run)) is True
     assert store.get_run(run.name) is None
     assert store.list_runs("", "", 10) == [store.get_run(other.name)]
     for branch, revision in (("branch 0", 4), ("branch 1", 5)):
@@ -96,11 +98,12 @@ def test_deleting_takes_the_history_along_and_no_other(store: Store, run: Stored
 
 
 def test_deleting_at_another_version_deletes_nothing(store: Store, run: StoredRun, observation: Make) -> None:
-    store.commit(run.uid, 1, head=b"moved", observation=observation(1))
+    version = store.commit(run.uid, run.version, head=b"moved", observation=observation(1))
+    assert version is not None
     before = store.get_run(run.name)
-    for version in (0, 1, 3):
-        assert store.delete_run(run.name, version) is False
-    assert store.delete_run("projects/p/runs/none", 1) is False
+    for other in (0, run.version, version - 1, version + 1):
+        assert store.delete_run(run.name, other) is False
+    assert store.delete_run("projects/p/runs/none", version) is False
     assert store.get_run(run.name) == before
     assert store.find_observation(run.uid, "main", "batch-1") == observation(1)
 
@@ -113,17 +116,17 @@ def test_a_deleted_run_takes_no_commit(store: Store, run: StoredRun, observation
     assert store.find_observation(run.uid, "main", "batch-1") is None
 
 
-def test_a_name_used_again_starts_without_the_old_history(store: Store, run: StoredRun, observation: Make) -> None:
-    store.commit(run.uid, 1, observation=observation(1, payload=b"old"))
-    store.delete_run(run.name, 2)
+def test_a_name_used_again_starts_without_the_old_history(store: Store, run: StoredRun, observation: Make, at: At) -> None:
+    store.commit(run.uid, run.version, observation=observation(1, payload=b"old"))
+    store.delete_run(run.name, at(run))
     again = store.create_run(run.name, "uid-again", b"record", b"head")
     assert (again.uid, again.version) == ("uid-again", 1)
     assert store.find_observation(again.uid, "main", "batch-1") is None
     assert store.commit(run.uid, 1, head=b"late writer of the old run") is None
-    assert store.commit(again.uid, 1, observation=observation(1, payload=b"new")) == 2
+    assert store.commit(again.uid, again.version, observation=observation(1, payload=b"new")) == at(again)
     assert store.list_observations(again.uid, "main", 0, 9, 9) == [observation(1, payload=b"new")]
     with pytest.raises(DuplicateObservationError):
-        store.commit(again.uid, 2, observation=observation(1))
+        store.commit(again.uid, at(again), observation=observation(1))
 
 
 def test_a_ping_changes_nothing(store: Store, run: StoredRun) -> None:

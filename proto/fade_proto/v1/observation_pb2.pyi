@@ -742,7 +742,9 @@ class LateReport(_message.Message):
     config_revision: _builtins.int
     """The configuration that the client's own controller ran under; applied under it."""
     source: _builtins.str
-    """Where the schedule that was trained on came from: "LOCAL", "HELD" or "NEUTRAL"."""
+    """Where the schedule that was trained on came from: "LOCAL", "HELD" or "NEUTRAL"; "SERVER" or "PINNED" on a report that was
+    acknowledged before and is made again, as the store had lost it.
+    """
     @_builtins.property
     def schedules(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnvironmentSchedule]:
         """The schedules that were trained on, by environment."""

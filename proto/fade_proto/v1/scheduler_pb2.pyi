@@ -279,6 +279,7 @@ class ObserveRequest(_message.Message):
     RETURN_ADVANTAGES_FIELD_NUMBER: _builtins.int
     LATE_FIELD_NUMBER: _builtins.int
     LOST_REPORTS_FIELD_NUMBER: _builtins.int
+    SEEN_REVISION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """REQUIRED. The run."""
     branch: _builtins.str
@@ -297,6 +298,11 @@ class ObserveRequest(_message.Message):
     """OPTIONAL. Return the advantages, one per row in request order."""
     lost_reports: _builtins.int
     """OPTIONAL. How many generation batches before this one were trained on without their report reaching the service."""
+    seen_revision: _builtins.int
+    """OPTIONAL. The branch's revision as this writer last saw it acknowledged; 0 if it saw none. Where the branch stands before it,
+    the store has lost observations that it had acknowledged (a failover, a restored backup): FAILED_PRECONDITION
+    STATE_REGRESSED, with the revision in its metadata. The writer reports the lost ones again, in order, and then this one.
+    """
     @_builtins.property
     def rows(self) -> _observation_pb2.Rows:
         """The rows of the batch. May be empty where filtered groups are counted."""
@@ -333,10 +339,11 @@ class ObserveRequest(_message.Message):
         return_advantages: _builtins.bool = ...,
         late: _observation_pb2.LateReport | None = ...,
         lost_reports: _builtins.int = ...,
+        seen_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "entropy", b"entropy", "groups", b"groups", "late", b"late", "rows", b"rows", "trainer_step", b"trainer_step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "branch", b"branch", "entropy", b"entropy", "environments", b"environments", "groups", b"groups", "late", b"late", "lost_reports", b"lost_reports", "name", b"name", "observation_id", b"observation_id", "return_advantages", b"return_advantages", "rows", b"rows", "split", b"split", "trainer_step", b"trainer_step", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "branch", b"branch", "entropy", b"entropy", "environments", b"environments", "groups", b"groups", "late", b"late", "lost_reports", b"lost_reports", "name", b"name", "observation_id", b"observation_id", "return_advantages", b"return_advantages", "rows", b"rows", "seen_revision", b"seen_revision", "split", b"split", "trainer_step", b"trainer_step", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__trainer_step: _TypeAlias = _typing.Literal["trainer_step"]  # noqa: Y015
     _WhichOneofArgType__trainer_step: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step"]  # noqa: Y015

@@ -122,6 +122,16 @@ def _decide(run: LoadedRun, report: _Report) -> tuple[Change, ObserveResponse, A
     if run.record.completed:
         raise ServiceError("RUN_COMPLETED", "{name} is complete and takes no new observations", name=run.name)
     _check_current(run, branch)
+    if request.seen_revision > head.revision:
+        raise ServiceError(
+            "STATE_REGRESSED",
+            "branch {branch} of {name} stands at revision {revision}, but this writer saw {seen} acknowledged: the store lost what"
+            " came after; report those observations again, in order",
+            name=run.name,
+            branch=branch.id,
+            revision=head.revision,
+            seen=request.seen_revision,
+        )
     if head.trainer_step is not None and request.HasField("trainer_step") and request.trainer_step < head.trainer_step:
         raise ServiceError(
             "TRAINER_STEP_DECREASED",

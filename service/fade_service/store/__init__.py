@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from fade_service.store.base import Store, StoredObservation, StoredRun
 from fade_service.store.memory import MemoryStore
+from fade_service.store.redis import RedisStore
 from fade_service.store.sqlite import SqliteStore
 
-__all__ = ["MemoryStore", "SqliteStore", "Store", "StoredObservation", "StoredRun", "default_store_url", "open_store"]
+__all__ = [
+    "MemoryStore",
+    "RedisStore",
+    "SqliteStore",
+    "Store",
+    "StoredObservation",
+    "StoredRun",
+    "default_store_url",
+    "open_store",
+    "shown",
+]
 
 
 def default_store_url() -> str:
@@ -18,19 +30,30 @@ def default_store_url() -> str:
     return f"sqlite:///{user_state_path('fade-scheduler') / 'fade.db'}"
 
 
+def shown(url: str) -> str:
+    """A store's URL without its password, for logs and errors."""
+    return re.sub(r"((?:://[^/@:]*:)(?=[^/@]*@)|[?&]password=)[^@&]*", r"\1***", url)
+
+
 def open_store(url: str) -> Store:
     """Opens the store that a URL names; a SQLite file is made where there is none.
 
     Args:
-        url: ``sqlite:///relative.db``, ``sqlite:////absolute/path.db``, or ``memory://`` which keeps nothing.
+        url: ``sqlite:///relative.db``, ``sqlite:////absolute/path.db``, ``redis://host:port/database`` (``rediss://`` with TLS;
+            see :class:`RedisStore`), or ``memory://`` which keeps nothing.
 
     Raises:
         ValueError: The URL is of no known form, or its file is something else or of a newer version.
-        StoreUnavailableError: The store cannot be opened now.
+        StoreUnavailableError: The file cannot be opened now. Redis need not be there yet.
     """
     if url == "memory://":
         return MemoryStore()
     path = url.removeprefix("sqlite:///")
     if path not in (url, "", ":memory:"):
         return SqliteStore(Path(path))
-    raise ValueError(f"store {url!r} is of no known form; give sqlite:///relative.db, sqlite:////absolute/path.db, or memory://")
+    if url.startswith(("redis://", "rediss://")):
+        return RedisStore(url)
+    raise ValueError(
+        f"store {shown(url)!r} is of no known form; give sqlite:///relative.db, sqlite:////absolute/path.db, redis://host:port/database,"
+        " or memory://"
+    )

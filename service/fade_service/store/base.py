@@ -14,7 +14,8 @@ class StoredRun:
     Attributes:
         name: "projects/{project}/runs/{run}", unique among the living runs.
         uid: Unique for ever; history hangs on it, not on the name.
-        version: Changes with every commit; starts at 1.
+        version: 1 at first; every commit makes a higher one, which never stood for another content of this run, not even where
+            the store has lost its newest commits since (see :class:`~fade_service.store.redis.RedisStore`).
         record: What changes seldom (configuration versions, branches), opaque.
         head: What every observation changes (state, revision), opaque.
     """
@@ -96,7 +97,11 @@ class Store(ABC):
 
     @abstractmethod
     def find_observation(self, uid: str, branch: str, observation_id: str) -> StoredObservation | None:
-        """The observation with that id."""
+        """The observation with that id.
+
+        Raises:
+            ServiceError: HISTORY_EXPIRED: it was committed, but the store was told to keep fewer.
+        """
 
     @abstractmethod
     def list_observations(self, uid: str, branch: str, after: int, until: int, limit: int) -> Sequence[StoredObservation]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fade_service.store import MemoryStore, SqliteStore, default_store_url, open_store
+from fade_service.store import MemoryStore, SqliteStore, default_store_url, open_store, shown
 
 
 def test_memory_keeps_nothing() -> None:
@@ -33,9 +33,23 @@ def test_three_slashes_are_relative_and_four_are_absolute(tmp_path: Path, monkey
 )  # fmt: skip
 def test_an_unknown_form_is_refused_with_the_known_ones(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="no known form.*sqlite:///relative.*sqlite:////absolute.*memory://"):
+    with pytest.raises(ValueError, match="no known form.*sqlite:///relative.*sqlite:////absolute.*redis://.*memory://"):
         open_store(url)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://user:secret@host:6379/0", "redis://user:***@host:6379/0"),
+        ("rediss://:secret@host/0?history=5", "rediss://:***@host/0?history=5"),
+        ("redis://host:6379/0?password=secret&history=5", "redis://host:6379/0?password=***&history=5"),
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("sqlite:////var/lib/a:b@c/fade.db", "sqlite:////var/lib/a:b@c/fade.db"),
+    ],
+)
+def test_a_password_is_not_shown(url: str, expected: str) -> None:
+    assert shown(url) == expected
 
 
 def test_the_default_is_a_file_in_the_users_state_directory() -> None:
