@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -39,6 +40,8 @@ class FadeClient:
             first observation raises all the same), or ``"raise"``.
         advantage_units: ``"unit"``: advantages on the mapped [0, 1] reward scale; ``"declared"``: times reward_max - reward_min.
         unsent_limit_bytes: Memory for reports kept for later. Past it, batches train on neutral weights and are counted as lost.
+        spool: A file of this client's own that reports kept for later are written to as well. A client that is made with it after
+            the process ended goes on as the same writer from where the old one stood, and sends them.
 
     Raises:
         SettingsError: An argument is missing or wrong. Nothing is sent before the first observation.
@@ -58,6 +61,7 @@ class FadeClient:
         on_rejected: OnRejected = "neutral",
         advantage_units: AdvantageUnits = "unit",
         unsent_limit_bytes: int = 64 * 2**20,
+        spool: str | os.PathLike[str] | None = None,
     ) -> None:
         settings = Settings(
             address=required("address", address, "FADE_ADDRESS", os.environ),
@@ -71,9 +75,10 @@ class FadeClient:
             on_rejected=on_rejected,
             advantage_units=advantage_units,
             unsent_limit_bytes=unsent_limit_bytes,
+            spool=None if spool is None else Path(spool),
         )
-        self._settings = settings
         self._session = Session(settings)
+        self._settings = self._session.settings
 
     @classmethod
     def local(
@@ -86,8 +91,8 @@ class FadeClient:
         """The same in process: the controller of ``fade_core``, no service. Its schedules have the source LOCAL."""
         settings = Settings(config=config, on_rejected=on_rejected, advantage_units=advantage_units)
         client = cls.__new__(cls)
-        client._settings = settings
         client._session = Session(settings)
+        client._settings = settings
         return client
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -13,10 +14,13 @@ from fade_client.errors import CheckpointError, RejectedError
 from fade_client.outbox import Acknowledged, Outbox
 from fade_client.position import Position
 from fade_client.schedule import Part, Schedule, Source
+from fade_client.spool import Spool
 from fade_core import Batch, FadeError
 from fade_core import Schedule as CoreSchedule
 from fade_proto import convert
 from fade_proto.v1 import observation_pb2, scheduler_pb2
+
+_log = logging.getLogger("fade_client")
 
 Weights = Literal["local", "hold", "neutral"]
 
@@ -31,6 +35,11 @@ KEPT_BYTES = 8 * 2**20
 class Line:
     """Shared by the trainer's thread and the background thread; what is done under ``changed`` is one step.
 
+    Args:
+        run: Resource name of the run; None in process.
+        outbox: An empty one.
+        spool: The file that follows the outbox, if there is one.
+
     Attributes:
         changed: Guards everything below.
         acknowledged: The last position that the service confirmed; None before the first contact.
@@ -42,8 +51,10 @@ class Line:
         dropped: Late reports refused so far.
     """
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, run: str | None, outbox: Outbox, spool: Spool | None) -> None:
         self.renew()
+        self._run = run
+        self._spool = spool
         self.acknowledged: Position | None = None
         self.current: Position | None = None
         self.outbox = outbox
@@ -68,6 +79,28 @@ class Line:
                 "dropped": self.dropped,
             }
 
+    def checkpoint(self) -> Checkpoint:
+        """Where it stands, for a trainer's checkpoint and for the spool."""
+        with self.changed:
+            return Checkpoint(
+                run=self._run, position=self.acknowledged, unsent=tuple(self.outbox), lost_reports=self.lost_reports
+            )
+
+    def take_over(self, leftover: tuple[str, Checkpoint]) -> str:
+        """Stands where an earlier client ended, with the reports that it left behind; the writer to go on as."""
+        writer, checkpoint = leftover
+        assert self._spool is not None  # which the leftover is from
+        self._spool.go_on_as(writer)
+        self.load(checkpoint)
+        _log.info("goes on as writer %s with %d reports that were not sent", writer, len(self.outbox))
+        return writer
+
+    def close(self) -> None:
+        """Lets go of the spool."""
+        with self.changed:
+            if self._spool is not None:
+                self._spool.close()
+
     def move_to(self, position: Position) -> None:
         """Stands at ``position``, with nothing unsent after it."""
         with self.changed:
@@ -89,6 +122,7 @@ class Line:
             self.outbox.replace(checkpoint.unsent)
             self.lost_reports = checkpoint.lost_reports
             self._answered.clear()
+            self._rewrite_spool()
 
     def settle(self) -> None:
         """Takes what was gone on to without the service as confirmed: there is none."""
@@ -103,6 +137,7 @@ class Line:
             self._kept.clear()
             if not len(self.outbox):
                 self.current = position
+            self._rewrite_spool()
 
     def go_back(self, position: Position) -> bool:
         """The service stands at ``position``, before what it had acknowledged; those reports wait in the outbox again.
@@ -118,6 +153,7 @@ class Line:
             self.acknowledged = position
             self._kept.clear()
             self.outbox.replace([*lost, *self.outbox])
+            self._rewrite_spool()
             return True
 
     def drop_unsent(self) -> None:
@@ -127,6 +163,7 @@ class Line:
             self.lost_total += len(self.outbox)
             self.outbox.replace(())
             self._answered.clear()
+            self._rewrite_spool()
 
     def confirm(
         self,
@@ -144,6 +181,8 @@ class Line:
                 self._kept.append(request, response)
             if self.outbox.head() is request:
                 self.outbox.pop()
+                if self._spool is not None:
+                    self._spool.pop(self.checkpoint())
             else:
                 self.lost_reports -= request.lost_reports
             if not len(self.outbox):
@@ -205,6 +244,8 @@ class Line:
                     if not self.outbox.append(request):
                         return None
                     self.lost_reports -= request.lost_reports
+                    if self._spool is not None:
+                        self._spool.append(self.checkpoint(), request)
                 else:
                     self.acknowledged = after
                 self.current = after
@@ -226,6 +267,10 @@ class Line:
                 if len(self._answered) > REMEMBERED:
                     self._answered.popitem(last=False)
             return schedule
+
+    def _rewrite_spool(self) -> None:
+        if self._spool is not None:
+            self._spool.replace(self.checkpoint())
 
 
 def _after_all(position: Position, requests: Iterable[scheduler_pb2.ObserveRequest]) -> Position:

@@ -19,6 +19,7 @@ from fade_client.outbox import Outbox
 from fade_client.position import Position
 from fade_client.schedule import Part, Schedule
 from fade_client.settings import Settings
+from fade_client.spool import Spool
 from fade_core import DEFAULT_ENVIRONMENT, FadeError, InvalidBatchError, RunConfig, Warning
 from fade_core import Schedule as CoreSchedule
 from fade_proto import convert
@@ -31,11 +32,21 @@ Make = Callable[..., Schedule]
 
 
 class Session:
-    """A client's line of history and its link to the service; in process, where the settings have no address, the line alone."""
+    """A client's line of history and its link to the service; in process, where the settings have no address, the line alone.
+
+    Attributes:
+        settings: As given, but with the writer whose reports a spool still holds.
+
+    Raises:
+        SettingsError: The spool cannot be used.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._line = Line(Outbox(settings.unsent_limit_bytes))
+        spool = None if settings.spool is None else Spool(settings.spool, settings.name, settings.writer)
+        self._line = Line(settings.name if settings.address else None, Outbox(settings.unsent_limit_bytes), spool)
+        if spool is not None and spool.leftover is not None:
+            settings = replace(settings, writer=self._line.take_over(spool.leftover))
+        self.settings = settings
         self._link = Link(settings, self._line) if settings.address else None
         if self._link is None:
             self._line.move_to(Position(config=self._config))
@@ -49,7 +60,7 @@ class Session:
     def _config(self) -> RunConfig:
         """The best known configuration."""
         position = self._line.acknowledged
-        return position.config if position is not None else self._settings.config or RunConfig()
+        return position.config if position is not None else self.settings.config or RunConfig()
 
     def observe(
         self,
@@ -71,7 +82,7 @@ class Session:
                 except FadeError as error:
                     raise rejection(error) from error
             except RejectedError as error:
-                if self._settings.on_rejected == "raise" or not self._accepted:
+                if self.settings.on_rejected == "raise" or not self._accepted:
                     raise
                 return self._neutral_after(error, make)
             if schedule.source in ("SERVER", "PINNED") or self._link is None:
@@ -81,19 +92,15 @@ class Session:
     def checkpoint(self) -> Checkpoint:
         """As it stands now; needs no service."""
         self._renew_after_fork()
-        with self._line.changed:
-            return Checkpoint(
-                run=None if self._link is None else self._settings.name,
-                position=self._line.acknowledged,
-                unsent=tuple(self._line.outbox),
-                lost_reports=self._line.lost_reports,
-            )
+        return self._line.checkpoint()
 
     def load(self, checkpoint: Checkpoint) -> None:
         """See :meth:`FadeClient.load_state_dict`."""
         with self._in_turn():
             self._accepted = False
             self._tell_differences(checkpoint.position)
+            if self._link is not None and len(self._line.outbox):
+                self._link.flush(self.settings.timeout_seconds)  # what waits belongs to the line that is left here
             if self._link is None:
                 self._line.load(replace(checkpoint, position=checkpoint.position or Position(config=self._config)))
                 self._line.settle()
@@ -102,7 +109,7 @@ class Session:
                 self._link.go_on_from(checkpoint)
             except UnavailableError:
                 self._link.wake()
-                if self._settings.on_unavailable == "raise":
+                if self.settings.on_unavailable == "raise":
                     raise
 
     def restore(self, revision: int | None) -> None:
@@ -124,12 +131,13 @@ class Session:
         """See :meth:`FadeClient.close`."""
         if self._closed:
             return
-        if not self.flush(self._settings.timeout_seconds):
-            message = "%d reports to %s were not sent; a state_dict() made now still has them"
-            _log.warning(message, len(self._line.outbox), self._settings.address)
+        if not self.flush(self.settings.timeout_seconds):
+            kept = "a state_dict() made now still has them" if self.settings.spool is None else f"{self.settings.spool} has them"
+            _log.warning("%d reports to %s were not sent; %s", len(self._line.outbox), self.settings.address, kept)
         self._closed = True
         if self._link is not None:
             self._link.close()
+        self._line.close()
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
@@ -174,10 +182,10 @@ class Session:
         try:
             response = self._link.observe(request)
         except UnavailableError:
-            if self._settings.on_unavailable == "raise":
+            if self.settings.on_unavailable == "raise":
                 self._link.wake()
                 raise
-            schedule = self._line.observe_here(request, report.batch, make, self._settings.on_unavailable, keep=True)
+            schedule = self._line.observe_here(request, report.batch, make, self.settings.on_unavailable, keep=True)
             self._link.wake()
             return self._neutral_without_report(request, report, make) if schedule is None else schedule
         answers = {item.environment: convert.answer_from_proto(item) for item in response.schedules}
@@ -223,9 +231,9 @@ class Session:
         )
 
     def _tell_differences(self, position: Position | None) -> None:
-        if position is None or self._settings.config is None:
+        if position is None or self.settings.config is None:
             return
-        passed = self._settings.config.to_dict()
+        passed = self.settings.config.to_dict()
         for name, value in position.config.to_dict().items():
             if passed[name] != value:
                 _log.warning("the checkpoint's configuration wins: %s is %r, not %r", name, value, passed[name])

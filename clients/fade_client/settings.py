@@ -7,6 +7,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, get_args
 
 from fade_client.errors import SettingsError
@@ -48,6 +49,8 @@ class Settings:
     advantage_units: AdvantageUnits = "unit"
     unsent_limit_bytes: int = 64 * 2**20
     """Memory for reports that wait for the service."""
+    spool: Path | None = None
+    """File for them, so that they outlive the process."""
 
     def __post_init__(self) -> None:
         for name, options in (
