@@ -18,7 +18,16 @@ from typing import Any
 
 import grpc
 import numpy as np
-from tests.bench.parts import Caller, fade_server, floor_server, quantile, resident_bytes, spread
+from tests.bench.parts import (
+    Caller,
+    fade_server,
+    floor_server,
+    quantile,
+    raw_script_latencies,
+    redis_server,
+    resident_bytes,
+    spread,
+)
 
 from fade_client import FadeClient
 
@@ -83,6 +92,25 @@ def in_flight_64(folder: Path) -> dict[str, Any]:
     }
 
 
+def redis_512(folder: Path) -> dict[str, Any]:
+    """512 rows, one call at a time, on Redis: beside what one raw script call to the same Redis takes; and 10,000 of them."""
+    with ExitStack() as stack:
+        url = stack.enter_context(redis_server(folder))
+        fade, floors = _servers(stack, folder, 512, False, url)
+        rounds: list[tuple[float, float, float]] = []
+        for _ in range(ROUNDS):
+            ours, *theirs = (quantile(caller.latencies(["r"], 400), 0.5) for caller in (fade, *floors.values()))
+            rounds.append((ours, min(theirs), quantile(raw_script_latencies(url, 400), 0.5)))
+        tenths = [quantile(fade.latencies(["r"], 1000), 0.5) for _ in range(10)]
+    return {
+        "fade p50 ms": spread([ours * 1e3 for ours, _, _ in rounds]),
+        "floor p50 ms": spread([floor * 1e3 for _, floor, _ in rounds]),
+        "raw script p50 ms": spread([raw * 1e3 for _, _, raw in rounds]),
+        "(p50 - raw script) / floor's p50 (<= 1.8)": spread([(ours - raw) / floor for ours, floor, raw in rounds]),
+        "last / first tenth of 10,000 (<= 1.1)": tenths[-1] / tenths[0],
+    }
+
+
 def history_10000(folder: Path) -> dict[str, Any]:
     """The last tenth against the first tenth of 10,000 observations of one run."""
     with fade_server(folder) as (_, address):
@@ -131,14 +159,17 @@ def client_advantages(folder: Path) -> dict[str, Any]:
 PARTS = {
     part.__name__: part
     for part in (
-        observe_512, observe_512_with_advantages, in_flight_64, observe_65536, history_10000, runs_1000, client_advantages
+        observe_512, observe_512_with_advantages, in_flight_64, observe_65536, redis_512, history_10000, runs_1000,
+        client_advantages,
     )
 }  # fmt: skip
 
 
-def _servers(stack: ExitStack, folder: Path, rows: int, advantages: bool) -> tuple[Caller, dict[str, Caller]]:
+def _servers(
+    stack: ExitStack, folder: Path, rows: int, advantages: bool, store: str | None = None
+) -> tuple[Caller, dict[str, Caller]]:
     """Warm callers of a scheduler and of both echoes with the scheduler's own answer."""
-    _, address = stack.enter_context(fade_server(folder))
+    _, address = stack.enter_context(fade_server(folder, store))
     fade = _caller(stack, address, rows, advantages)
     fade.create("r")
     answer = fade.observe("r")
