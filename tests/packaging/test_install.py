@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,20 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
-class Environment:
-    """A new virtual environment with the distribution's wheel and what is asked for beside it."""
+UV = Path(sys.executable).with_name("uv")
 
-    def __init__(self, folder: Path, wheel: Path, *requirements: str) -> None:
-        venv.create(folder, with_pip=True)
+PATHS = [os.environ["PATH"], *(str(folder) for folder in sorted(Path.home().glob(".pyenv/versions/*/bin")))]
+"""Where uv looks for a Python of another version, before it fetches one."""
+
+
+class Environment:
+    """A new virtual environment with the distribution's wheel and what is asked for beside it; any version of Python by uv."""
+
+    def __init__(self, folder: Path, wheel: Path, *requirements: str, python: str = sys.executable) -> None:
         self.bin = folder / "bin"
-        self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel), *requirements)
+        uv = {"check": True, "timeout": 300, "env": {**os.environ, "PATH": os.pathsep.join(PATHS)}}
+        subprocess.run([UV, "venv", "--quiet", "--python", python, folder], **uv)
+        subprocess.run([UV, "pip", "install", "--quiet", "--python", self.bin / "python", wheel, *requirements], **uv)
 
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs a program of the environment, outside the checkout, and expects it to succeed."""
@@ -60,9 +67,9 @@ with FadeClient(sys.argv[1], run=sys.argv[2], config=RunConfig(ema_weight=0.5), 
 
 def test_the_base_install_is_a_client_without_torch_web_framework_or_redis(wheel: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "base", wheel)
-    listed = environment.run("python", "-m", "pip", "list", "--format=freeze").stdout
-    names = {line.partition("==")[0].lower() for line in listed.splitlines()}
-    assert names - {"pip", "setuptools"} <= {
+    listing = "from importlib.metadata import distributions; print(*[item.name for item in distributions()], sep='\\n')"
+    names = {name.lower() for name in environment.run("python", "-c", listing).stdout.split()}
+    assert names <= {
         "fade-scheduler",
         "grpcio",
         "numpy",
@@ -83,12 +90,26 @@ def test_commands_of_parts_that_are_not_installed_say_what_to_install(wheel: Pat
         assert f"pip install 'fade-scheduler[{extra}]'" in done.stderr
 
 
+OLDEST = ("grpcio==1.62.3", "protobuf==4.25.8", "numpy==1.26.4")
+
+
 @pytest.mark.parametrize(
-    "requirements",
-    [("grpcio==1.62.3", "protobuf==4.25.8", "numpy==1.26.4"), ("protobuf==5.29.5",), ("protobuf==6.33.0",), ()],
-    ids=["oldest", "protobuf 5", "protobuf 6", "newest"],
+    ("python", "requirements"),
+    [
+        ("3.10", OLDEST),
+        ("3.10", ()),
+        ("3.11", OLDEST),
+        ("3.11", ("protobuf==5.29.5",)),
+        ("3.12", OLDEST),
+        ("3.12", ("protobuf==6.33.5",)),
+        ("3.13", ("grpcio==1.66.2", "protobuf==5.29.5")),
+        ("3.13", ("protobuf==7.36.2",)),
+    ],
+    ids=str,
 )
-def test_the_client_works_beside_what_trainers_bring(wheel: Path, tmp_path: Path, requirements: tuple[str, ...]) -> None:
-    environment = Environment(tmp_path / "trainer", wheel, *requirements)
+def test_case_38_the_client_works_beside_what_trainers_bring(
+    wheel: Path, tmp_path: Path, python: str, requirements: tuple[str, ...]
+) -> None:
+    environment = Environment(tmp_path / "trainer", wheel, *requirements, python=python)
     with FadeServer(store=f"sqlite:///{tmp_path}/fade.db", grpc_port=0, http_port=0) as server:
         environment.run("python", "-c", OBSERVE, f"127.0.0.1:{server.grpc_port}", "skew")
