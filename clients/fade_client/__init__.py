@@ -7,6 +7,7 @@
     advantages = schedule.advantages(r, g)
 """
 
+from fade_client.aio import AsyncFadeClient
 from fade_client.client import FadeClient
 from fade_client.errors import (
     CheckpointError,
@@ -21,6 +22,7 @@ from fade_client.schedule import Part, Schedule
 from fade_core import Entropy, InvalidBatchError, RowStatus, RunConfig, Warning
 
 __all__ = [
+    "AsyncFadeClient",
     "CheckpointError",
     "ClosedError",
     "Entropy",

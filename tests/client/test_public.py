@@ -6,6 +6,7 @@ import sys
 import fade_client
 
 PUBLIC = [
+    "AsyncFadeClient",
     "CheckpointError",
     "ClosedError",
     "Entropy",
