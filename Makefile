@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GENERATOR := .venv-proto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo system test test-all lint format proto docs bench clean
+.PHONY: help demo system test test-all lint format proto faults docs bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ $(GENERATOR)/.installed:
 
 proto: $(VENV)/.installed $(GENERATOR)/.installed ## Generate proto/fade_proto from proto/fade
 	GENERATOR_PYTHON=$(abspath $(GENERATOR)/bin/python) PLUGIN_DIR=$(abspath $(BIN)) proto/generate.sh
+
+faults: system $(VENV)/.installed ## Inject faults for about ten minutes: STORE=sqlite|redis SEED=1 N=2000
+	$(BIN)/python -m tests.faults --store $(or $(STORE),sqlite) --faults $(or $(N),2000) $(if $(SEED),--seed $(SEED))
 
 docs: $(VENV)/.installed ## Write the configuration table from the code
 	$(BIN)/python docs/render.py

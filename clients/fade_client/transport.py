@@ -43,7 +43,7 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),  # steps take minutes, and what drops idle connections does not say so
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.primary_user_agent", f"fade-client/{VERSION}"),
 )
 
