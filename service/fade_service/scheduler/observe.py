@@ -125,8 +125,8 @@ def _decide(run: LoadedRun, report: _Report) -> tuple[Change, ObserveResponse, A
     if request.seen_revision > head.revision:
         raise ServiceError(
             "STATE_REGRESSED",
-            "branch {branch} of {name} stands at revision {revision}, but this writer saw {seen} acknowledged: the store lost what"
-            " came after; report those observations again, in order",
+            "branch {branch} of {name} stands at revision {revision}, but this writer saw {seen} acknowledged: the store lost"
+            " what came after; report those observations again, in order",
             name=run.name,
             branch=branch.id,
             revision=head.revision,
