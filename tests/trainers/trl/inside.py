@@ -1,0 +1,351 @@
+"""The shim in real TRL on a CPU, against a real server. Run in an environment with TRL: see test_trl.py."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import tiny
+import torch
+from tiny import trainer
+from trl import GRPOTrainer
+
+from fade_client import FadeClient, RunConfig, TrainerError
+from fade_client.trl import FadeGRPOMixin, FadeGRPOTrainer
+from fade_proto.v1.scheduler_pb2 import GetRunRequest, ListObservationsRequest
+from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
+from fade_service import FadeServer
+
+GUIDE = Path(__file__).parents[3] / "docs/trainers/trl.md"
+FIXED = RunConfig(alpha_rule="fixed", delta_rule="fixed", alpha=1, delta=1)
+MOVING = RunConfig(ema_weight=0.5, target_entropy_nats=3.4)
+
+
+class Recording(FadeGRPOTrainer):
+    """Keeps what it trains on."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.batches: list[dict[str, Any]] = []
+        super().__init__(*arguments, **options)
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        output = super()._generate_and_score_completions(inputs)
+        if self.model.training:
+            logged = list(self._logs["advantages"])[-len(inputs) :]
+            self.batches.append({"advantages": output["advantages"].clone(), "logged": logged, "step": self.state.global_step})
+        return output
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FadeServer]:
+    with FadeServer(f"sqlite:///{tmp_path}/fade.db", grpc_port=0, http_port=0) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: FadeServer) -> Iterator[Callable[..., FadeClient]]:
+    made: list[FadeClient] = []
+
+    def make(run: str = "r", **more: Any) -> FadeClient:
+        values = {"config": MOVING, "timeout_seconds": 20.0, "advantage_units": "declared", **more}
+        made.append(FadeClient(f"127.0.0.1:{server.grpc_port}", run=run, **values))
+        return made[-1]
+
+    yield make
+    for item in made:
+        item.close()
+
+
+@pytest.fixture
+def told(server: FadeServer) -> Iterator[Any]:
+    """What the server knows of a run: its observations, and its branches."""
+    import grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        stub = SchedulerServiceStub(channel)
+
+        def read(run: str = "r") -> tuple[list[Any], list[Any]]:
+            name = f"projects/default/runs/{run}"
+            page = stub.ListObservations(ListObservationsRequest(parent=name, page_size=1000), timeout=10)
+            return list(page.observations), list(stub.GetRun(GetRunRequest(name=name), timeout=10).branches)
+
+        yield read
+
+
+def weigh(rewards: list[float], size: int, alpha: float, delta: float) -> list[float]:
+    """FADE.md, section 2, over groups of that size; NaN is missing."""
+    result = []
+    for start in range(0, len(rewards), size):
+        group = np.array(rewards[start : start + size])
+        scored = group[~np.isnan(group)]
+        mean = scored.mean() if len(scored) else 0.0
+        for value in group:
+            if np.isnan(value) or len(scored) < 2 or scored.min() == scored.max():
+                result.append(0.0)
+            else:
+                result.append((1 - mean) ** (alpha - 1) * (value - mean) / (delta if value < mean else 1))
+    return result
+
+
+def keep(rewards: Callable[..., Any], given: list[list[Any]]) -> Callable[..., Any]:
+    """The reward function, with what it gave kept."""
+
+    def reward(completions: list[str], **more: Any) -> Any:
+        given.append(rewards(completions, **more))
+        return given[-1]
+
+    return reward
+
+
+def test_with_alpha_and_delta_1_it_trains_bit_equal_to_trl_without(tmp_path: Path, client: Any) -> None:
+    plain = trainer(GRPOTrainer, tmp_path / "plain", max_steps=6)
+    plain.train()
+    ours = trainer(FadeGRPOTrainer, tmp_path / "ours", max_steps=6, fade=client(config=FIXED))
+    ours.train()
+    start = tiny.model()
+    assert any(not torch.equal(a, b) for a, b in zip(start.parameters(), plain.model.parameters(), strict=True)), "it trained"
+    assert all(torch.equal(a, b) for a, b in zip(plain.model.parameters(), ours.model.parameters(), strict=True))
+
+
+def test_case_36_what_is_logged_is_what_is_trained_on_and_both_are_the_schedules(tmp_path: Path, client: Any, told: Any) -> None:
+    given: list[list[float]] = []
+    ours = trainer(Recording, tmp_path / "out", rewards=keep(tiny.reward, given), fade=client())
+    ours.train()
+    observations, _ = told()
+    assert len(observations) == len(ours.batches) == len(given) == 4
+    assert len({item.schedules[0].schedule.alpha for item in observations}) > 2, "alpha moved"
+    assert observations[-1].schedules[0].schedule.delta < 1, "so did delta"
+    for batch, rewards, observation in zip(ours.batches, given, observations, strict=True):
+        schedule = observation.schedules[0].schedule
+        expected = weigh(rewards, 8, schedule.alpha, schedule.delta)
+        assert batch["advantages"].tolist() == pytest.approx(expected, abs=1e-6)
+        assert batch["logged"] == batch["advantages"].tolist()
+
+
+def test_the_reported_entropy_is_that_of_the_tokens_of_the_batch_before(tmp_path: Path, client: Any, told: Any) -> None:
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client())
+    ours.train()
+    observations, _ = told()
+    steps = [row["entropy"] for row in ours.state.log_history if "entropy" in row]
+    seen = [item.schedules[0].diagnostics for item in observations]
+    assert not seen[0].HasField("entropy_nats"), "nothing was trained on before"
+    assert [item.entropy_nats for item in seen[1:]] == pytest.approx(steps[:-1], rel=1e-5)
+
+
+def test_case_24_a_fully_masked_batch_is_no_entropy_of_0(tmp_path: Path, client: Any, told: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tiny.LETTERS", [letter for letter in tiny.LETTERS if letter != "<eos>"] + ["<eos>"])
+    ours = trainer(
+        FadeGRPOTrainer,
+        tmp_path / "out",
+        fade=client(),
+        mask_truncated_completions=True,
+        max_completion_length=1,
+        temperature=1e-4,  # one and the same first letter, which does not end the completion
+        max_steps=3,
+    )
+    ours.train()
+    assert any(row.get("entropy") == 0.0 for row in ours.state.log_history), "TRL itself logs 0"
+    observations, _ = told()
+    assert len(observations) == 3
+    assert not any(item.schedules[0].diagnostics.HasField("entropy_nats") for item in observations)
+
+
+def test_case_1_rows_without_a_reward_are_missing_and_truncated_ones_stay_in_the_baseline(
+    tmp_path: Path, client: Any, told: Any
+) -> None:
+    given: list[list[float | None]] = []
+
+    def some(completions: list[str], **_: Any) -> list[float | None]:
+        return [None if place % 5 == 0 else value for place, value in enumerate(tiny.reward(completions))]
+
+    ours = trainer(
+        Recording, tmp_path / "out", rewards=keep(some, given), fade=client(), mask_truncated_completions=True, max_steps=2
+    )
+    ours.train()
+    observations, _ = told()
+    for batch, rewards, observation in zip(ours.batches, given, observations, strict=True):
+        schedule = observation.schedules[0].schedule
+        rows = [math.nan if value is None else value for value in rewards]
+        assert batch["advantages"].tolist() == pytest.approx(weigh(rows, 8, schedule.alpha, schedule.delta), abs=1e-6)
+        assert observation.schedules[0].diagnostics.missing_count == sum(value is None for value in rewards)
+
+
+def test_case_9_only_the_sum_of_the_reward_functions_counts(tmp_path: Path, client: Any) -> None:
+    def first(completions: list[str], **_: Any) -> list[float]:
+        return [-8.0 if place % 2 else 2.0 for place, _ in enumerate(completions)]
+
+    def second(completions: list[str], **_: Any) -> list[float]:
+        return [5.0 if place % 2 else -5.0 for place, _ in enumerate(completions)]
+
+    ours = trainer(
+        Recording,
+        tmp_path / "out",
+        rewards=[first, second],
+        fade=client(config=RunConfig(reward_min=-10, reward_max=10)),
+        max_steps=1,
+    )
+    ours.train()
+    assert ours.batches[0]["advantages"].abs().max() == 0
+
+
+def test_case_31_one_observation_per_generation_whatever_the_optimiser_steps(tmp_path: Path, client: Any, told: Any) -> None:
+    options = {"num_iterations": 2, "steps_per_generation": 2, "per_device_train_batch_size": 8, "max_steps": 8}
+    ours = trainer(Recording, tmp_path / "out", fade=client(), **options)
+    ours.train()
+    observations, _ = told()
+    assert [batch["step"] for batch in ours.batches] == [item.trainer_step for item in observations] == [0, 4]
+    ours = trainer(
+        Recording,
+        tmp_path / "more",
+        fade=client("accumulated"),
+        steps_per_generation=1,
+        gradient_accumulation_steps=2,
+        max_steps=3,
+    )
+    ours.train()
+    assert [item.trainer_step for item in told("accumulated")[0]] == [0, 0, 1, 1, 2, 2]
+
+
+def test_case_31_and_32_a_resumed_run_goes_on_from_the_checkpoints_state_on_a_new_branch(
+    tmp_path: Path, client: Any, told: Any
+) -> None:
+    options = {"num_iterations": 3, "save_strategy": "steps", "save_steps": 2, "max_steps": 6}
+    first = trainer(Recording, tmp_path / "out", fade=client(), **options)
+    first.train()
+    assert [batch["step"] for batch in first.batches] == [0, 3]
+    checkpoint = tmp_path / "out/checkpoint-2"
+    kept = json.loads((checkpoint / "fade_state.json").read_text())
+    assert kept["state"]["revision"] == 1 and kept["entropy"][1] > 0
+    second = trainer(Recording, tmp_path / "out", fade=client(), **options)
+    second.train(resume_from_checkpoint=str(checkpoint))
+    assert [batch["step"] for batch in second.batches] == [2, 5], "TRL does not save its buffer"
+    observations, branches = told()
+    assert [(item.trainer_step, item.revision) for item in observations] == [(0, 1), (2, 2), (5, 3)]
+    assert (branches[1].parent, branches[1].parent_revision) == ("main", 1)
+    entropy = observations[1].schedules[0].diagnostics.entropy_nats
+    assert entropy == pytest.approx(kept["entropy"][0] / kept["entropy"][1], rel=1e-12), "of the steps before the checkpoint"
+
+
+def test_a_checkpoint_from_before_the_shim_starts_the_run(tmp_path: Path, client: Any, told: Any, caplog: Any) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
+    trainer(GRPOTrainer, tmp_path / "out", **options).train()
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options)
+    ours.train(resume_from_checkpoint=str(tmp_path / "out/checkpoint-1"))
+    assert [item.trainer_step for item in told()[0]] == [1]
+    assert "from before FADE" in caplog.text
+
+
+@pytest.mark.timeout(300)
+def test_case_34_two_processes_make_one_observation_and_train_on_one_schedule(
+    tmp_path: Path, server: FadeServer, told: Any
+) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone"]
+    script = Path(__file__).with_name("two_ranks.py")
+    subprocess.run([*command, script, f"127.0.0.1:{server.grpc_port}", str(tmp_path)], check=True, timeout=280)
+    ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    observations, _ = told("two-ranks")
+    assert len(observations) == 3
+    assert ranks[0]["weights"] == ranks[1]["weights"]
+    for place, observation in enumerate(observations):
+        halves = [rank["batches"][place] for rank in ranks]
+        assert halves[0]["rewards"] == halves[1]["rewards"] and len(halves[0]["rewards"]) == 16
+        schedule = observation.schedules[0].schedule
+        trained = halves[0]["advantages"] + halves[1]["advantages"]
+        assert trained == pytest.approx(weigh(halves[0]["rewards"], 8, schedule.alpha, schedule.delta), abs=1e-6)
+    steps = [row["entropy"] for row in ranks[0]["history"] if "entropy" in row]
+    seen = [item.schedules[0].diagnostics.entropy_nats for item in observations[1:]]
+    assert seen == pytest.approx(steps[:-1], rel=1e-5), "over the tokens of both"
+
+
+def test_a_server_that_goes_away_in_mid_run_stops_no_training(tmp_path: Path, server: FadeServer, client: Any) -> None:
+    def until(completions: list[str], trainer_state: Any, **_: Any) -> list[float | None]:
+        if trainer_state.global_step == 2:
+            server.stop()
+        return tiny.reward(completions)
+
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", rewards=until, fade=client(timeout_seconds=1.0), max_steps=5)
+    ours.train()
+    rows = [row for row in ours.state.log_history if "fade/source/server" in row]
+    assert [row["fade/source/server"] for row in rows] == [1, 1, 0, 0, 0]
+    assert [row["fade/source/local"] for row in rows] == [0, 0, 1, 1, 1]
+
+
+def test_a_service_that_is_never_there_stops_no_training(tmp_path: Path) -> None:
+    fade = FadeClient("127.0.0.1:1", run="r", timeout_seconds=0.3)
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=fade)
+    ours.train()
+    rows = [row for row in ours.state.log_history if "fade/source/server" in row]
+    assert [(row["fade/source/neutral"], row["fade/applied_alpha"]) for row in rows] == [(1, 1)] * 4
+    fade.close()
+
+
+def test_evaluation_moves_nothing_and_keeps_trls_advantages(tmp_path: Path, client: Any, told: Any) -> None:
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), max_steps=1)
+    ours.train()
+    ours.evaluate(ours.train_dataset)
+    assert len(told()[0]) == 1
+
+
+def test_the_mixin_goes_over_a_trainer_of_ones_own(tmp_path: Path, client: Any, told: Any) -> None:
+    class Own(GRPOTrainer):
+        calls = 0
+
+        def _calculate_rewards(self, *arguments: Any, **options: Any) -> Any:
+            Own.calls += 1
+            return super()._calculate_rewards(*arguments, **options)
+
+    class Both(FadeGRPOMixin, Own):
+        pass
+
+    trainer(Both, tmp_path / "out", fade=client(), max_steps=2).train()
+    assert Own.calls == len(told()[0]) == 2
+
+
+def test_rewards_off_the_declared_scale_stop_the_first_batch_and_say_why(tmp_path: Path, client: Any) -> None:
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", rewards=lambda completions, **_: [7.0] * len(completions), fade=client())
+    with pytest.raises(Exception, match="reward_max"):
+        ours.train()
+
+
+def test_rewards_that_are_normalised_one_by_one_are_refused(tmp_path: Path, client: Any) -> None:
+    with pytest.raises(TrainerError, match="multi_objective_aggregation"):
+        trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), multi_objective_aggregation="normalize_then_sum")
+
+
+@pytest.mark.parametrize("scale", ["group", "batch"])
+def test_division_by_a_standard_deviation_is_said_to_have_no_effect(
+    tmp_path: Path, client: Any, scale: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), scale_rewards=scale)
+    assert f"scale_rewards='{scale}' has no effect" in caplog.text
+
+
+def test_the_guides_lines_run_and_are_three_at_most(tmp_path: Path, server: FadeServer, told: Any) -> None:
+    (block,) = re.findall(r"```diff\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    lines = block.splitlines()
+    assert len([line for line in lines if line.startswith("+")]) <= 3
+    code = "\n".join(line[1:] for line in lines if not line.startswith("-")).replace(
+        "localhost:50051", f"127.0.0.1:{server.grpc_port}"
+    )
+    names = {
+        "model": tiny.model(),
+        "reward": tiny.reward,
+        "args": tiny.arguments(tmp_path / "out"),
+        "dataset": tiny.trainer(GRPOTrainer, tmp_path / "plain").train_dataset,
+        "tokenizer": tiny.tokenizer(),
+    }
+    exec(compile(code, str(GUIDE), "exec"), names)
+    assert len(told("qwen-math")[0]) == 4
