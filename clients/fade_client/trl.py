@@ -32,7 +32,7 @@ from fade_core.schedule import Phase
 ENTROPY_KIND = "trl/full vocabulary"
 """Over the whole vocabulary at the sampling temperature, of the completion tokens in the loss passes since the last report."""
 
-STATE_FILE = "fade_state.json"
+STATE_FILE = "fade.json"
 """In each checkpoint's folder."""
 
 _log = logging.getLogger(__name__)

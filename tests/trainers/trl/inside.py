@@ -226,7 +226,7 @@ def test_case_31_and_32_a_resumed_run_goes_on_from_the_checkpoints_state_on_a_ne
     first.train()
     assert [batch["step"] for batch in first.batches] == [0, 3]
     checkpoint = tmp_path / "out/checkpoint-2"
-    kept = json.loads((checkpoint / "fade_state.json").read_text())
+    kept = json.loads((checkpoint / "fade.json").read_text())
     assert kept["state"]["revision"] == 1 and kept["entropy"][1] > 0
     second = trainer(Recording, tmp_path / "out", fade=client(), **options)
     second.train(resume_from_checkpoint=str(checkpoint))
