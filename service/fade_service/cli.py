@@ -1,4 +1,4 @@
-"""`fade serve`. Importing this module imports no server."""
+"""`fade serve`, and `fade backup`, `export` and `import` of its store. Importing this module imports no server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from types import FrameType
 
 EXIT_OK = 0
@@ -30,7 +32,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `serve` to the `fade` command."""
+    """Adds `serve`, `backup`, `export` and `import` to the `fade` command."""
+    _register_serve(subparsers)
+    backup = _register_store_command(subparsers, "backup", "copy a SQLite store to a new file while servers use it", _backup)
+    backup.add_argument("file", type=Path, metavar="FILE", help="the copy; must not exist")
+    export = _register_store_command(
+        subparsers, "export", "write runs with their history to a file, while servers use them", _export
+    )
+    export.add_argument(
+        "--run", action="append", default=[], metavar="NAME", help="projects/PROJECT/runs/RUN; again for more (default: all)"
+    )
+    export.add_argument("file", type=Path, metavar="FILE", help="JSON lines, compressed if the name ends in .gz; must not exist")
+    imports = _register_store_command(subparsers, "import", "read the runs of an exported file into a store of any kind", _import)
+    imports.add_argument("file", type=Path, metavar="FILE", help="what `fade export` wrote")
+
+
+def _register_store_command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    handler: Callable[[argparse.Namespace], str],
+) -> argparse.ArgumentParser:
+    epilog = "exit codes: 0 done; 1 failed, and nothing was changed; 2 the command line is wrong"
+    command = subparsers.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog)
+    command.add_argument("--store", help="URL as for `fade serve` (default: fade.db in the user's state directory)")
+    command.set_defaults(handler=lambda options: _on_store(name, handler, options))
+    return command
+
+
+def _register_serve(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     summary = "serve schedules over gRPC, and health, metrics and the read API over HTTP"
     epilog = "exit codes: 0 stopped by SIGTERM or SIGINT after draining; 1 could not start; 2 the command line is wrong"
     serve = subparsers.add_parser("serve", help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog)
@@ -39,6 +69,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="sqlite:///relative.db, sqlite:////absolute.db, redis://[user:password@]host:port/database (rediss:// with TLS), or"
         " memory:// which keeps nothing"
         " (default: fade.db in the user's state directory)",
+    )
+    serve.add_argument(
+        "--durability",
+        choices=("normal", "full"),
+        help="what acknowledged observations survive on SQLite: a kill of the server, or a loss of power too (default: normal)",
     )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all (default: %(default)s)")
     serve.add_argument("--grpc-port", type=int, default=50051, help="0 takes a free one (default: %(default)s)")
@@ -55,17 +90,23 @@ def _serve(options: argparse.Namespace) -> int:
 
         from fade_service.errors import ServiceError
         from fade_service.server import FadeServer
-        from fade_service.store import shown
+        from fade_service.store import default_store_url, shown
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA_MODULES:
             raise
         print(f"fade serve: needs {error.name}: pip install 'fade-scheduler[service]'", file=sys.stderr)
         return EXIT_USAGE
+    if options.durability is not None and not (options.store or "sqlite:").startswith("sqlite:"):
+        print("fade serve: --durability is for SQLite; what Redis keeps is its own appendfsync", file=sys.stderr)
+        return EXIT_USAGE
+    store = options.store or default_store_url()
+    if options.durability is not None:
+        store += f"{'&' if '?' in store else '?'}durability={options.durability}"
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and Prometheus reads none of them
     try:
         server = FadeServer(
-            options.store,
+            store,
             host=options.host,
             grpc_port=options.grpc_port,
             http_port=options.http_port,
@@ -97,3 +138,58 @@ def _serve(options: argparse.Namespace) -> int:
         server.stop()
         _log.info("stopped")
     return EXIT_OK
+
+
+def _on_store(name: str, handler: Callable[[argparse.Namespace], str], options: argparse.Namespace) -> int:
+    """Runs a command that works on a store, and says what it did or why it could not."""
+    try:
+        from fade_service.errors import ServiceError
+        from fade_service.store import default_store_url
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA_MODULES:
+            raise
+        print(f"fade {name}: needs {error.name}: pip install 'fade-scheduler[service]'", file=sys.stderr)
+        return EXIT_USAGE
+    options.store = options.store or default_store_url()
+    try:
+        print(handler(options))
+    except (ValueError, OSError, ServiceError) as error:
+        print(f"fade {name}: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def _backup(options: argparse.Namespace) -> str:
+    from fade_service.store.sqlite_backup import back_up
+
+    path = _sqlite_path(options.store)
+    if path is None:
+        raise ValueError("only a SQLite store is copied so; use `fade export`, or what Redis offers itself")
+    back_up(path, options.file)
+    return f"{path} was copied to {options.file}"
+
+
+def _export(options: argparse.Namespace) -> str:
+    from fade_service.moving import export_runs
+    from fade_service.store import open_store
+
+    path = _sqlite_path(options.store)
+    if path is not None and not path.is_file():  # which a server would make
+        raise ValueError(f"{path} is no file; give the store of a server")
+    with closing(open_store(options.store)) as store:
+        counts = export_runs(store, options.file, options.run)
+    return f"{counts.runs} runs with {counts.observations} observations were written to {options.file}"
+
+
+def _import(options: argparse.Namespace) -> str:
+    from fade_service.moving import import_runs
+    from fade_service.store import open_store
+
+    with closing(open_store(options.store)) as store:
+        counts = import_runs(store, options.file)
+    return f"{counts.runs} runs with {counts.observations} observations were read from {options.file}"
+
+
+def _sqlite_path(url: str) -> Path | None:
+    path, _, _ = url.removeprefix("sqlite:///").partition("?")
+    return Path(path) if url.startswith("sqlite:///") else None

@@ -143,6 +143,17 @@ def runs_1000(folder: Path) -> dict[str, Any]:
     return {"p50 of 1,000 runs / of one (<= 1.2)": spread(ratios), "bytes per idle run (<= 20,000)": grown / len(names)}
 
 
+def storage_512(folder: Path) -> dict[str, Any]:
+    """Room that observations of 512 rows in 64 groups take in a SQLite file, once the server has written everything back."""
+    path, count = folder / "storage.db", 5000
+    with fade_server(folder, f"sqlite:///{path}") as (_, address):
+        caller = Caller(address, 512)
+        caller.create("r")
+        caller.latencies(["r"], count)
+        caller.close()
+    return {"bytes per observation": path.stat().st_size / count, "MB per 100,000": path.stat().st_size / count / 10}
+
+
 def client_advantages(folder: Path) -> dict[str, Any]:
     """`schedule.advantages` on 65,536 rows, in milliseconds (<= 5)."""
     rewards = (np.random.default_rng(0).random(65_536) < 0.4).astype(np.float64)
@@ -160,7 +171,7 @@ PARTS = {
     part.__name__: part
     for part in (
         observe_512, observe_512_with_advantages, in_flight_64, observe_65536, redis_512, history_10000, runs_1000,
-        client_advantages,
+        storage_512, client_advantages,
     )
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from fade_service.store import Store, StoredObservation, StoredRun, open_store
 STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "memory": lambda request: "memory://",
     "sqlite": lambda request: f"sqlite:///{request.getfixturevalue('tmp_path') / 'fade.db'}",
+    "sqlite full": lambda request: f"sqlite:///{request.getfixturevalue('tmp_path') / 'fade.db'}?durability=full",
     "redis": lambda request: str(request.getfixturevalue("redis_url")),
 }
 """The URL of an empty store, by the store's name; it may ask for the fixtures that it needs."""

@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -263,25 +262,3 @@ def test_a_locked_store_is_unavailable_with_a_time_to_try_again_and_loses_nothin
         other.execute("ROLLBACK")
         other.close()
         assert client.observe("b2", [1.0, 0.0], [0, 0]).revision == 2
-
-
-def test_a_full_disk_is_refused_and_usable_again_once_there_is_room(tmp_path: Path, connect: Any, refused: Any) -> None:
-    path = tmp_path / "fade.db"
-    with FadeServer(f"sqlite:///{path}", grpc_port=0, http_port=0) as server:
-        client = connect("r", at=f"127.0.0.1:{server.grpc_port}")
-        client.create()
-        writer: sqlite3.Connection = server._store._writer  # type: ignore[attr-defined]
-        (pages,) = writer.execute("PRAGMA page_count").fetchone()
-        writer.execute(f"PRAGMA max_page_count = {pages + 3}")
-        rewards, groups = [1.0, 0.0] * 200, [row // 4 for row in range(400)]
-        number = 0
-        with pytest.raises(grpc.RpcError):
-            while number < 100:
-                before = client.everything()
-                client.observe(f"b{number}", rewards, groups)
-                number += 1
-        refusal = refused(partial(client.observe, f"b{number}", rewards, groups))
-        assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "STORE_FULL")
-        assert client.everything() == before and number > 0
-        writer.execute(f"PRAGMA max_page_count = {pages + 1000}")
-        assert client.observe(f"b{number}", [1.0, 0.0], [0, 0]).revision == number + 1

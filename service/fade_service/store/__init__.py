@@ -10,7 +10,7 @@ from platformdirs import user_state_path
 from fade_service.store.base import Store, StoredObservation, StoredRun
 from fade_service.store.memory import MemoryStore
 from fade_service.store.redis import RedisStore
-from fade_service.store.sqlite import SqliteStore
+from fade_service.store.sqlite import SqliteStore, durability_of
 
 __all__ = [
     "MemoryStore",
@@ -48,9 +48,9 @@ def open_store(url: str) -> Store:
     """
     if url == "memory://":
         return MemoryStore()
-    path = url.removeprefix("sqlite:///")
-    if path not in (url, "", ":memory:"):
-        return SqliteStore(Path(path))
+    path, _, options = url.removeprefix("sqlite:///").partition("?")
+    if url.startswith("sqlite:///") and path not in ("", ":memory:"):
+        return SqliteStore(Path(path), durability=durability_of(options))
     if url.startswith(("redis://", "rediss://")):
         return RedisStore(url)
     raise ValueError(

@@ -8,72 +8,45 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal, cast, get_args
+from urllib.parse import parse_qsl
 
-from fade_service.errors import DuplicateObservationError, StoreFullError, StoreUnavailableError
+from fade_service.errors import DuplicateObservationError, StoreUnavailableError
 from fade_service.store.base import Store, StoredObservation, StoredRun
+from fade_service.store.migrations import migrate, schema_version
+from fade_service.store.sqlite_sweeper import Sweeper, clear_piece
+from fade_service.store.sqlite_writer import BUSY_SECONDS, Writer, transaction, translated
 
-SCHEMA_VERSION = 1
+Durability = Literal["normal", "full"]
 
-APPLICATION_ID = 0x46414445
-"""Marks the file as ours (bytes "FADE" in its header)."""
-
-BUSY_SECONDS = 1.0
-"""How long a call waits for others that write the same file."""
-
+# Numbers for both of these are in docs/durability.md.
 _CHECKPOINT_PAGES = 4000
 _WAL_LIMIT_BYTES = 64 * 2**20
 
-# A rowid table takes 2 KB payloads in fewer page writes than one WITHOUT ROWID (86 against 99 microseconds a commit).
-_SCHEMA = (
-    """
-    CREATE TABLE runs (
-        uid TEXT PRIMARY KEY NOT NULL,
-        name TEXT NOT NULL UNIQUE,
-        version INTEGER NOT NULL,
-        record BLOB NOT NULL,
-        head BLOB NOT NULL
-    )
-    """,
-    """
-    CREATE TABLE observations (
-        uid TEXT NOT NULL,
-        branch TEXT NOT NULL,
-        revision INTEGER NOT NULL,
-        observation_id TEXT NOT NULL,
-        digest BLOB NOT NULL,
-        payload BLOB NOT NULL,
-        PRIMARY KEY (uid, branch, revision),
-        UNIQUE (uid, branch, observation_id)
-    )
-    """,
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
-
-_KIND = """
-    SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id, pragma_user_version
-"""
 _RUN = "SELECT name, uid, version, record, head FROM runs"
-_OBSERVATION = "SELECT branch, revision, observation_id, digest, payload FROM observations"
+_OBSERVATION = "SELECT branch, revision, observation_id, digest, payload FROM runs JOIN observations USING (uid)"
+"""Of living runs: the observations of a deleted one are cleared away later."""
 
 
 class SqliteStore(Store):
     """See :class:`~fade_service.store.base.Store`. Several processes of one host may open the same file.
 
-    WAL with synchronous NORMAL: what is committed survives a kill -9 of the process, not always a loss of power. One connection
-    writes, under a lock; readers take theirs from a pool. A commit is four short statements whatever the history holds.
+    One connection writes, under a lock, for all that wait at that moment (:class:`~fade_service.store.sqlite_writer.Writer`);
+    readers take theirs from a pool. A commit is a few short statements whatever the history holds. A file of an older version
+    is brought up to date.
 
     Args:
         path: The file, on a local disk; it and its folders are made where they are missing.
+        durability: What an acknowledged commit survives. "normal": a kill -9 of the process (WAL, synchronous NORMAL). "full": a
+            loss of power too (synchronous FULL); every transaction waits for the disk.
 
     Raises:
         StoreUnavailableError: The file cannot be opened now.
         ValueError: The file is something else, or of a newer version; it is left as it was.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durability: Durability = "normal") -> None:
         self._path = path.absolute()
-        self._write_lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._idle_lock = threading.Lock()
         self._closed = False
@@ -81,19 +54,26 @@ class SqliteStore(Store):
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnavailableError(f"cannot make the folder of {self._path}: {error}") from error
-        with self._translated():
-            self._writer = self._connect()
+        with translated(self._path):
+            connection = self._connect()
             try:
-                self._prepare()
+                unswept = self._prepare(connection, durability)
             except BaseException:
-                self._writer.close()
+                connection.close()
                 raise
+        self._writer = Writer(connection, self._path)
+        self._sweeper = Sweeper(self._writer)
+        if unswept:
+            self._sweeper.wake()
 
     def create_run(self, name: str, uid: str, record: bytes, head: bytes) -> StoredRun:
         insert = "INSERT INTO runs (uid, name, version, record, head) VALUES (?, ?, 1, ?, ?) ON CONFLICT (name) DO NOTHING"
-        with self._writing() as connection:
+
+        def create(connection: sqlite3.Connection) -> StoredRun:
             connection.execute(insert, (uid, name, record, head))
             return _run(connection.execute(f"{_RUN} WHERE name = ?", (name,)).fetchone())
+
+        return self._writer.write(create)
 
     def get_run(self, name: str) -> StoredRun | None:
         with self._reading() as connection:
@@ -115,16 +95,18 @@ class SqliteStore(Store):
         head: bytes | None = None,
         observation: StoredObservation | None = None,
     ) -> int | None:
-        update = (
-            "UPDATE runs SET version = version + 1, record = ifnull(?, record), head = ifnull(?, head)"
-            " WHERE uid = ? AND version = ?"
-        )
-        with self._writing() as connection:
-            if connection.execute(update, (record, head, uid, expected_version)).rowcount == 0:
+        stands = "SELECT 1 FROM runs WHERE uid = ? AND version = ?"
+        update = "UPDATE runs SET version = version + 1, record = ifnull(?, record), head = ifnull(?, head) WHERE uid = ?"
+
+        def commit(connection: sqlite3.Connection) -> int | None:
+            if connection.execute(stands, (uid, expected_version)).fetchone() is None:
                 return None
             if observation is not None:
-                _append(connection, uid, observation)
-        return expected_version + 1
+                _append(connection, uid, observation)  # first, as it may be refused
+            connection.execute(update, (record, head, uid))
+            return expected_version + 1
+
+        return self._writer.write(commit)
 
     def find_observation(self, uid: str, branch: str, observation_id: str) -> StoredObservation | None:
         query = f"{_OBSERVATION} WHERE uid = ? AND branch = ? AND observation_id = ?"
@@ -139,25 +121,33 @@ class SqliteStore(Store):
         return [_observation(row) for row in rows]
 
     def delete_run(self, name: str, expected_version: int) -> bool:
-        with self._writing() as connection:
+        def delete(connection: sqlite3.Connection) -> bool | None:
+            """Whether the whole history went along."""
             row = connection.execute("SELECT uid FROM runs WHERE name = ? AND version = ?", (name, expected_version)).fetchone()
             if row is None:
-                return False
+                return None
             connection.execute("DELETE FROM runs WHERE uid = ?", row)
-            connection.execute("DELETE FROM observations WHERE uid = ?", row)
-        return True
+            whole = clear_piece(connection, *row)
+            if not whole:
+                connection.execute("INSERT INTO deleted_runs (uid) VALUES (?)", row)
+            return whole
+
+        whole = self._writer.write(delete)
+        if whole is False:
+            self._sweeper.wake()
+        return whole is not None
 
     def ping(self) -> None:
-        with self._writing() as connection:
-            connection.execute("SELECT 1 FROM runs LIMIT 1").fetchone()
+        self._writer.write(lambda connection: connection.execute("SELECT 1 FROM runs LIMIT 1").fetchone())
 
     def close(self) -> None:
-        with self._write_lock, self._idle_lock:
+        self._sweeper.close()
+        with self._idle_lock:
             self._closed = True
             for connection in self._idle:
                 connection.close()
             self._idle.clear()
-            self._writer.close()  # the file's last connection to close writes the WAL back and removes it
+        self._writer.close()  # the file's last connection to close writes the WAL back and removes it
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -166,9 +156,10 @@ class SqliteStore(Store):
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """A connection for one query. Pooled, not one for each thread: threads of a web server come and go."""
         with self._idle_lock:
-            self._check_open()
+            if self._closed:
+                raise StoreUnavailableError(f"{self._path} is closed")
             connection = self._idle.pop() if self._idle else None
-        with self._translated():
+        with translated(self._path):
             connection = connection or self._connect()
             try:
                 yield connection
@@ -179,87 +170,41 @@ class SqliteStore(Store):
                     else:
                         self._idle.append(connection)
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: committed at the end of the block, rolled back where it raises."""
-        if not self._write_lock.acquire(timeout=BUSY_SECONDS):
-            raise StoreUnavailableError(f"{self._path} is busy with other writes")
+    def _prepare(self, connection: sqlite3.Connection, durability: Durability) -> bool:
+        """Brings the file up to date, having refused one that is not ours; whether deleted history is left to clear away."""
+        schema_version(connection, self._path)  # before anything is written to the file
+        _switch_to_wal(connection)
+        connection.execute(f"PRAGMA synchronous = {durability}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+        with transaction(connection):
+            migrate(connection, self._path)
+        return connection.execute("SELECT 1 FROM deleted_runs LIMIT 1").fetchone() is not None
+
+
+def durability_of(query: str) -> Durability:
+    """The durability that the options of a store's URL ask for, ``durability=full``.
+
+    Raises:
+        ValueError: There are other options, or it is none.
+    """
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    durability = options.pop("durability", "normal")
+    if options or durability not in get_args(Durability):
+        raise ValueError(f"a SQLite store's URL takes ?durability=normal or ?durability=full, not ?{query}")
+    return cast(Durability, durability)
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
         try:
-            self._check_open()
-            with self._translated(), _transaction(self._writer):
-                yield self._writer
-        finally:
-            self._write_lock.release()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailableError(f"{self._path} is closed")
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            kind = StoreFullError if "disk is full" in str(error) else StoreUnavailableError
-            raise kind(f"{self._path}: {error}") from error
-
-    def _prepare(self) -> None:
-        """Gives a new file its schema; refuses one that is not ours before anything is written to it."""
-        self._check_kind()
-        self._switch_to_wal()
-        self._writer.execute("PRAGMA synchronous = NORMAL")
-        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        self._writer.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
-        with _transaction(self._writer):
-            if self._check_kind():
-                for statement in _SCHEMA:
-                    self._writer.execute(statement)
-
-    def _check_kind(self) -> bool:
-        """Whether the file is empty.
-
-        Raises:
-            ValueError: It is neither empty nor a store of this version.
-        """
-        try:  # one statement, so that another process that makes the file is seen before or after, not in between
-            application, version, objects = self._writer.execute(_KIND).fetchone()
-        except sqlite3.DatabaseError as error:
-            if "not a database" not in str(error):
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:  # SQLite does not wait here where two processes open a new file at once
+            if time.monotonic() > deadline:
                 raise
-            raise ValueError(f"{self._path} is no SQLite database; choose another file") from error
-        if application == version == objects == 0:
-            return True
-        if application != APPLICATION_ID:
-            raise ValueError(f"{self._path} is a database of another application; choose another file")
-        if version > SCHEMA_VERSION:
-            raise ValueError(
-                f"{self._path} has schema version {version}, and this server knows versions up to {SCHEMA_VERSION};"
-                " run a newer fade-scheduler, or choose another file"
-            )
-        return False
-
-    def _switch_to_wal(self) -> None:
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                self._writer.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError:  # SQLite does not wait here where two processes open a new file at once
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # SQLite itself has rolled back after some errors
-            connection.execute("ROLLBACK")
-        raise
+            time.sleep(0.01)
 
 
 def _append(connection: sqlite3.Connection, uid: str, observation: StoredObservation) -> None:

@@ -1,15 +1,14 @@
-"""Run as a process: commits to the run NAME of the file PATH until it has won COUNT versions; prints each as it is won."""
+"""Run as a process: commits to the run NAME of the store URL until it has won COUNT versions; prints each as it is won."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from fade_service.store import SqliteStore, StoredObservation
+from fade_service.store import StoredObservation, open_store
 
 
-def main(path: str, name: str, label: str, count: str) -> None:
-    store = SqliteStore(Path(path))
+def main(url: str, name: str, label: str, count: str) -> None:
+    store = open_store(url)
     print("ready", flush=True)
     sys.stdin.readline()
     left = int(count)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, get_args
 
 import pytest
 
 from fade_service.errors import StoreUnavailableError
-from fade_service.store import SqliteStore, StoredObservation, StoredRun
+from fade_service.store import SqliteStore, StoredObservation, StoredRun, open_store
+from fade_service.store.sqlite import Durability
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -30,6 +32,12 @@ sys.stdin.readline()
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "fade.db"
+
+
+@pytest.fixture(params=get_args(Durability))
+def url(request: pytest.FixtureRequest, path: Path) -> str:
+    """The file as a store of either durability."""
+    return f"sqlite:///{path}?durability={request.param}"
 
 
 @pytest.fixture
@@ -59,9 +67,11 @@ def start() -> Iterator[Start]:
         process.communicate()  # closes its pipes and waits
 
 
-def test_a_kill_in_a_stream_of_commits_keeps_exactly_what_was_acknowledged(path: Path, run: StoredRun, start: Start) -> None:
+def test_a_kill_in_a_stream_of_commits_keeps_exactly_what_was_acknowledged(
+    path: Path, url: str, run: StoredRun, start: Start
+) -> None:
     for lines in (1, 40, 900):  # the last over a checkpoint
-        process = start(_COMMITTER, path, run.name, "only", 10**9)
+        process = start(_COMMITTER, url, run.name, "only", 10**9)
         _go(process)
         acknowledged = [int(_reading(process).readline()) for _ in range(lines)]
         os.kill(process.pid, signal.SIGKILL)
@@ -81,8 +91,26 @@ def test_a_kill_in_a_stream_of_commits_keeps_exactly_what_was_acknowledged(path:
         assert _is_sound(path)
 
 
-def test_two_processes_racing_win_every_version_exactly_once(path: Path, run: StoredRun, start: Start) -> None:
-    racers = {label: start(_COMMITTER, path, run.name, label, 150) for label in ("a", "b")}
+def test_a_kill_among_commits_that_share_transactions_keeps_all_that_was_acknowledged(path: Path, url: str, start: Start) -> None:
+    process = start(_CROWD, url, 16)
+    _go(process)
+    lines = [_reading(process).readline() for _ in range(400)]
+    os.kill(process.pid, signal.SIGKILL)
+    lines += _reading(process)
+    acknowledged = {f"run-{thread}": int(revision) for thread, revision in map(str.split, lines)}
+    assert len(acknowledged) == 16
+    store = SqliteStore(path)
+    for run in store.list_runs("run-", "", 99):
+        made = int(run.head)
+        assert made - acknowledged[run.name] in (0, 1)
+        history = store.list_observations(run.uid, "main", 0, made + 9, made + 9)
+        assert [kept.revision for kept in history] == list(range(1, made + 1))
+    store.close()
+    assert _is_sound(path)
+
+
+def test_two_processes_racing_win_every_version_exactly_once(path: Path, url: str, run: StoredRun, start: Start) -> None:
+    racers = {label: start(_COMMITTER, url, run.name, label, 150) for label in ("a", "b")}
     for racer in racers.values():
         _go(racer)
     owners: dict[int, str] = {}
@@ -100,7 +128,10 @@ def test_two_processes_racing_win_every_version_exactly_once(path: Path, run: St
     assert _is_sound(path)
 
 
-def test_processes_may_make_the_same_new_file_at_once(path: Path, start: Start) -> None:
+@pytest.mark.parametrize("old", [None, "v1.db"])
+def test_processes_may_make_a_file_or_bring_it_up_to_date_at_once(path: Path, start: Start, old: str | None) -> None:
+    if old is not None:
+        shutil.copy(Path(__file__).with_name("files") / old, path)
     program = (
         "import sys, pathlib, fade_service.store as stores; print('ready', flush=True); sys.stdin.readline();"
         " stores.SqliteStore(pathlib.Path(sys.argv[1])).create_run('n', sys.argv[2], b'', b'')"
@@ -114,9 +145,9 @@ def test_processes_may_make_the_same_new_file_at_once(path: Path, start: Start) 
 
 
 def test_while_another_process_writes_writing_is_unavailable_and_reading_goes_on(
-    path: Path, run: StoredRun, start: Start
+    path: Path, url: str, run: StoredRun, start: Start
 ) -> None:
-    store = SqliteStore(path)
+    store = open_store(url)
     holder = start("-c", _HOLDER, path)
     observation = StoredObservation(branch="main", revision=1, observation_id="batch-1", digest=b"d", payload=b"p")
     with pytest.raises(StoreUnavailableError, match="locked"):
@@ -133,6 +164,7 @@ def test_while_another_process_writes_writing_is_unavailable_and_reading_goes_on
 
 
 _COMMITTER = Path(__file__).with_name("committer.py")
+_CROWD = Path(__file__).with_name("crowd.py")
 
 
 def _reading(process: subprocess.Popen[str]) -> IO[str]:

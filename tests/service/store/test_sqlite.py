@@ -146,6 +146,7 @@ def test_every_statement_reaches_its_rows_by_an_index(
     planner = sqlite3.connect(path)
     for query in queries:
         steps = [step for *_, step in planner.execute(f"EXPLAIN QUERY PLAN {query}")]
+        steps = [step for step in steps if step != "LIST SUBQUERY 1"]
         assert all(step.startswith("SEARCH") and "USING" in step for step in steps), (query, steps)
         assert steps or query.startswith("INSERT"), query
     planner.close()
@@ -207,15 +208,15 @@ def test_what_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
 
 def test_the_file_says_whose_it_is_and_of_which_version(store: SqliteStore, connections: list[sqlite3.Connection]) -> None:
     assert connections[0].execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
-    assert connections[0].execute("PRAGMA user_version").fetchone() == (1,)
+    assert connections[0].execute("PRAGMA user_version").fetchone() == (2,)
 
 
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
         (
-            (f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 2", "CREATE TABLE runs (x)"),
-            "has schema version 2, and this server knows versions up to 1; run a newer",
+            (f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 99", "CREATE TABLE runs (x)"),
+            "has schema version 99, and this server knows versions up to 2; run a newer",
         ),
         (("CREATE TABLE songs (title)",), "is a database of another application; choose another file"),
         (("PRAGMA user_version = 1", "CREATE TABLE runs (uid, name)"), "is a database of another application"),

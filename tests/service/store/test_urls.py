@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,31 @@ def test_an_unknown_form_is_refused_with_the_known_ones(url: str, tmp_path: Path
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="no known form.*sqlite:///relative.*sqlite:////absolute.*redis://.*memory://"):
         open_store(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("option", "synchronous"), [("", 1), ("?durability=normal", 1), ("?durability=full", 2)])
+def test_a_files_durability_is_an_option_of_its_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, synchronous: int
+) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def record(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", record)
+    store = open_store(f"sqlite:///{tmp_path}/fade.db{option}")
+    assert [connection.execute("PRAGMA synchronous").fetchone() for connection in opened] == [(synchronous,)]
+    store.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["fade.db"]
+
+
+@pytest.mark.parametrize("option", ["durability=FULL", "durability=", "durability", "history=5", "durability=full&x=1"])
+def test_an_option_that_there_is_not_is_refused(tmp_path: Path, option: str) -> None:
+    with pytest.raises(ValueError, match="durability=normal or .durability=full, not .*"):
+        open_store(f"sqlite:///{tmp_path}/fade.db?{option}")
     assert list(tmp_path.iterdir()) == []
 
 
