@@ -44,7 +44,7 @@ class Case:
 
 SIX = [THIRD, -2 * THIRD]
 CASES = {
-    "None in a group is not 0": Case(
+    "1: None in a group is not 0": Case(
         "https://github.com/huggingface/trl/pull/5902",
         [1, 0, NAN, 0, 1, NAN],
         [0] * 6,
@@ -52,10 +52,10 @@ CASES = {
         delta=2.0,
         seen={"scored_count": 4, "missing_count": 2, "solve_rate": 0.5},
     ),
-    "NaN does not poison other groups": Case(
+    "2: NaN does not poison other groups": Case(
         "https://github.com/modelscope/ms-swift/issues/8123", [1, 0, NAN, 1, 0], [0, 0, 0, 1, 1], [0.5, -0.5, 0, 0.5, -0.5]
     ),
-    "rewards of -1 and 1": Case(
+    "5: rewards of -1 and 1": Case(
         "https://github.com/modelscope/ms-swift/issues/3925",
         [-1, -1, 1, -1],
         [0] * 4,
@@ -64,7 +64,7 @@ CASES = {
         config={"reward_min": -1.0},
         seen={"solve_rate": 0.25},
     ),
-    "a constant group of shaped rewards": Case(
+    "7: a constant group of shaped rewards": Case(
         "https://github.com/OpenRLHF/OpenRLHF/pull/1272",
         [0.37] * 4,
         [0] * 4,
@@ -72,7 +72,7 @@ CASES = {
         alpha=0.5,
         seen={"zero_variance_group_count": 1, "solve_rate": 0.0},
     ),
-    "shaped differences in an all-failed group": Case(
+    "8: shaped differences in an all-failed group": Case(
         "https://github.com/verl-project/verl-recipe/pull/125",
         [-0.02, -0.11, -0.30, -0.05],
         [0] * 4,
@@ -81,7 +81,7 @@ CASES = {
         columns={"solved": [False] * 4},
         seen={"all_failed_group_count": 1, "effective_group_count": 0},
     ),
-    "parts that cancel": Case(
+    "9: parts that cancel": Case(
         "https://github.com/huggingface/trl/issues/3857",
         [-3.0] * 4,
         [0] * 4,
@@ -89,7 +89,7 @@ CASES = {
         config={"reward_min": -13.0, "reward_max": 7.0},
         seen={"zero_variance_group_count": 1},
     ),
-    "all solved and all failed": Case(
+    "11: all solved and all failed": Case(
         "https://github.com/huggingface/trl/pull/6365",
         [1, 1, 1, 1, 0, 0, 0, 0],
         [0] * 4 + [1] * 4,
@@ -97,7 +97,7 @@ CASES = {
         alpha=0.5,
         seen={"all_solved_group_count": 1, "all_failed_group_count": 1, "mixed_group_count": 0},
     ),
-    "one success and one failure keep their signal": Case(
+    "12: one success and one failure keep their signal": Case(
         "https://github.com/NVIDIA-NeMo/RL/pull/3469",
         [1, 0, 0, 0, 1, 1, 1, 0],
         [0] * 4 + [1] * 4,
@@ -105,29 +105,29 @@ CASES = {
         delta=2.0,
         seen={"mixed_group_count": 2},
     ),
-    "equal prompts in two groups stay two": Case(
+    "15: equal prompts in two groups stay two": Case(
         "https://github.com/NVIDIA-NeMo/RL/pull/3882", [0] * 4 + [1] * 4, [0] * 4 + [1] * 4, [0.0] * 8
     ),
-    "siblings that became singletons": Case(
+    "16: siblings that became singletons": Case(
         "https://github.com/NVIDIA-NeMo/RL/pull/4013",
         [1, 0, 1, 0],
         [0, 1, 2, 3],
         [0.0] * 4,
         seen={"singleton_group_count": 4},
     ),
-    "uneven groups have means of their own": Case(
+    "18: uneven groups have means of their own": Case(
         "https://github.com/THUDM/slime/issues/1414",
         [1, 0, 0, 1, 1, 0, 0, 0, 1],
         [0, 0, 0, 0, 1, 1, 2, 2, 2],
         [0.5, -0.5, -0.5, 0.5, 0.5, -0.5, -THIRD, -THIRD, 2 * THIRD],
     ),
-    "interleaved rows": Case(
+    "19: interleaved rows": Case(
         "https://github.com/areal-project/AReaL/issues/1419",
         [1, 0, 1, 0, 0, 0, 0, 1, 1],
         [0, 2, 1, 0, 1, 2, 0, 2, 0],
         [0.5, -THIRD, 0.5, -0.5, -0.5, -THIRD, -0.5, 2 * THIRD, 0.5],
     ),
-    "padding is no rollout": Case(
+    "21: padding is no rollout": Case(
         "https://github.com/NVIDIA-NeMo/RL/pull/3837",
         [1, 0, 1, 0, 1, 0, 0, 0],
         [0] * 8,
@@ -150,14 +150,14 @@ def test_case(batch: Any, case: Case) -> None:
     assert math.isfinite(diagnostics.mass_success) and math.isfinite(diagnostics.mass_failure)
 
 
-def test_infinity_is_refused_by_row(batch: Any) -> None:
+def test_case_2_infinity_is_refused_by_row(batch: Any) -> None:
     """https://github.com/modelscope/ms-swift/issues/8123"""
     with pytest.raises(InvalidBatchError) as caught:
         observe(RunConfig(), EMPTY_STATE, batch([1, 0, math.inf], [0] * 3))
     assert (caught.value.field, caught.value.row) == ("rewards", 2)
 
 
-def test_a_verifier_that_is_down_holds_the_averages_and_still_weighs(batch: Any) -> None:
+def test_case_4_a_verifier_that_is_down_holds_the_averages_and_still_weighs(batch: Any) -> None:
     """https://github.com/verl-project/verl/issues/4417"""
     rewards = [1.0, 0.0] * 12 + [NAN] * 40
     entropy = Entropy(sum_nats=1.0, token_count=1)
@@ -174,14 +174,14 @@ def test_a_verifier_that_is_down_holds_the_averages_and_still_weighs(batch: Any)
     assert [warning.reason for warning in answer.warnings] == ["SINGLETON_GROUPS", "LOW_COVERAGE"]
 
 
-def test_padding_leaves_the_state_as_it_would_be_without(batch: Any) -> None:
+def test_case_21_padding_leaves_the_state_as_it_would_be_without(batch: Any) -> None:
     """https://github.com/NVIDIA-NeMo/RL/pull/3837"""
     padded, _ = observe(RunConfig(), EMPTY_STATE, batch([1, 0, 1, 0, 0], [0, 0, 0, 0, 0], statuses=[1, 1, 1, 1, 5]))
     plain, _ = observe(RunConfig(), EMPTY_STATE, batch([1, 0, 1, 0], [0] * 4))
     assert padded == plain
 
 
-def test_a_batch_of_filtered_groups_alone_moves_the_averages_from_counts(batch: Any) -> None:
+def test_case_14_a_batch_of_filtered_groups_alone_moves_the_averages_from_counts(batch: Any) -> None:
     """https://github.com/areal-project/AReaL/issues/450"""
     report = {"default": EnvironmentReport(filtered_all_solved=3, filtered_all_failed=1)}
     state, answer = observe(RunConfig(ema_weight=1.0), EMPTY_STATE, batch([], [], reports=report))
@@ -190,13 +190,13 @@ def test_a_batch_of_filtered_groups_alone_moves_the_averages_from_counts(batch: 
     assert (diagnostics.filtered_all_solved, diagnostics.filtered_all_failed, diagnostics.coverage) == (3, 1, 1.0)
 
 
-def test_a_partial_group_is_warned_about_where_the_size_is_declared(batch: Any) -> None:
+def test_case_23_a_partial_group_is_warned_about_where_the_size_is_declared(batch: Any) -> None:
     """https://github.com/huggingface/trl/issues/5030"""
     _, answer = observe(RunConfig(group_size=4), EMPTY_STATE, batch([1, 0, 1, 0, 1, 0], [0, 0, 0, 0, 1, 1]))
     assert [(warning.reason, warning.message.split()[0]) for warning in answer.warnings] == [("PARTIAL_GROUPS", "1/2")]
 
 
-def test_masked_micro_batches_are_no_zero_entropy(batch: Any) -> None:
+def test_case_24_masked_micro_batches_are_no_zero_entropy(batch: Any) -> None:
     """https://github.com/huggingface/trl/pull/6439"""
     state, _ = observe(RunConfig(), EMPTY_STATE, batch([1, 0], [0, 0], entropy=Entropy(sum_nats=31.14, token_count=9)))
     assert state.environments["default"].entropy_nats == pytest.approx(3.46, rel=1e-12)
@@ -205,7 +205,7 @@ def test_masked_micro_batches_are_no_zero_entropy(batch: Any) -> None:
     assert answer.environments["default"].schedule.delta == 1.0
 
 
-def test_another_definition_of_entropy_is_no_rise(batch: Any) -> None:
+def test_case_26_another_definition_of_entropy_is_no_rise(batch: Any) -> None:
     """https://github.com/thunlp/JustRL/issues/5"""
     state = EMPTY_STATE
     for _ in range(20):
@@ -215,7 +215,7 @@ def test_another_definition_of_entropy_is_no_rise(batch: Any) -> None:
         observe(RunConfig(), state, batch([1, 0], [0, 0], entropy=Entropy(sum_nats=1.0, token_count=1, kind="B")))
 
 
-def test_delta_follows_entropy_up_and_down_inside_its_bounds(batch: Any) -> None:
+def test_case_28_delta_follows_entropy_up_and_down_inside_its_bounds(batch: Any) -> None:
     """https://github.com/rllm-org/rllm/issues/116"""
     config = RunConfig(target_entropy_nats=1.0)
     up = np.linspace(0.4, 2.0, 20)

@@ -52,7 +52,7 @@ def test_advantages_come_back_in_request_order(connect: Any) -> None:
     assert list(answer.advantages) == pytest.approx(expected, rel=1e-15)
 
 
-def test_a_report_sent_again_gets_the_stored_answer_and_moves_nothing(client: Any) -> None:
+def test_case_30_a_report_sent_again_gets_the_stored_answer_and_moves_nothing(client: Any) -> None:
     request = client.report("b7", [1.0, 0.0], [0, 0], 1.0, return_advantages=True)
     first, replayed = client.send(request)
     assert not replayed
@@ -76,7 +76,7 @@ def test_a_replay_may_differ_in_what_is_no_content(client: Any) -> None:
     assert client.get().trainer_step == 3
 
 
-def test_other_content_under_a_used_id_is_refused(client: Any, refused: Any) -> None:
+def test_case_30_other_content_under_a_used_id_is_refused(client: Any, refused: Any) -> None:
     client.observe("b7", [1.0, 0.0], [0, 0])
     before = client.everything()
     refusal = refused(lambda: client.observe("b7", [0.0, 0.0], [0, 0]))
@@ -90,7 +90,7 @@ def test_nan_is_one_value_in_a_replay(client: Any) -> None:
     assert client.send(client.report("b1", [1.0, -math.nan, 0.0], [0, 0, 0]))[1]
 
 
-def test_eight_ranks_with_one_report_make_one_update_and_get_eight_equal_answers(client: Any, connect: Any) -> None:
+def test_case_34_eight_ranks_with_one_report_make_one_update_and_get_eight_equal_answers(client: Any, connect: Any) -> None:
     ranks = [connect(client.run) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda rank: rank.send(rank.report("b1", REWARDS, GROUPS, 1.0)), ranks))
@@ -158,7 +158,7 @@ def test_a_completed_run_takes_nothing_new_and_still_replays(client: Any, refuse
     assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "RUN_COMPLETED")
 
 
-def test_the_trainers_step_never_decreases_and_need_not_be_dense(client: Any, refused: Any) -> None:
+def test_case_31_the_trainers_step_never_decreases_and_need_not_be_dense(client: Any, refused: Any) -> None:
     for step in (0, 3, 3):
         client.observe(f"b-{client.get().revision}", REWARDS, GROUPS, trainer_step=step)
     refusal = refused(lambda: client.observe("late", REWARDS, GROUPS, trainer_step=2))

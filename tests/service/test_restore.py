@@ -43,7 +43,7 @@ def states(client: Any, branch: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["point", "snapshot"])
-def test_a_run_restored_and_continued_equals_one_that_never_went_on(client: Any, connect: Any, kind: str) -> None:
+def test_case_32_a_run_restored_and_continued_equals_one_that_never_went_on(client: Any, connect: Any, kind: str) -> None:
     twin = connect()
     twin.create()
     for number in range(1, 11):
@@ -65,7 +65,7 @@ def test_a_run_restored_and_continued_equals_one_that_never_went_on(client: Any,
     assert client.schedule("main").revision == 10
 
 
-def test_a_restore_says_which_step_it_expects_and_is_refused_at_another(client: Any, refused: Any) -> None:
+def test_case_32_a_restore_says_which_step_it_expects_and_is_refused_at_another(client: Any, refused: Any) -> None:
     for number in range(1, 4):
         client.observe(f"b{number}", *ROWS, trainer_step=number)
     before = client.everything()
