@@ -20,8 +20,9 @@ def client_from_environment(**settings: Any) -> FadeClient:
     """A client for a trainer that leaves no place to build one.
 
     ``FADE_ADDRESS``, ``FADE_RUN`` and ``FADE_TOKEN`` as for :class:`FadeClient`; ``FADE_PROJECT`` names the project;
-    ``FADE_CONFIG`` is the run's configuration where it does not exist yet: a JSON object, or the path of a file with one. The
-    advantages are in the rewards' own units, as the trainer's were.
+    ``FADE_CONFIG`` is the run's configuration where it does not exist yet: a JSON object, or the path of a file with one;
+    ``FADE_TIMEOUT_SECONDS`` the longest that one call may take. The advantages are in the rewards' own units, as the trainer's
+    were.
 
     Args:
         settings: Arguments of :class:`FadeClient` that win over the environment.
@@ -32,6 +33,8 @@ def client_from_environment(**settings: Any) -> FadeClient:
     given = {"project": os.environ.get("FADE_PROJECT") or "default", "advantage_units": "declared", **settings}
     if given.get("config") is None:
         given["config"] = _config(os.environ.get("FADE_CONFIG") or "{}")
+    if seconds := os.environ.get("FADE_TIMEOUT_SECONDS"):
+        given.setdefault("timeout_seconds", _seconds(seconds))
     return FadeClient(**given)
 
 
@@ -46,6 +49,13 @@ def shared_client() -> FadeClient:
         if _shared is None:
             _shared = client_from_environment()
         return _shared
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingsError(f"FADE_TIMEOUT_SECONDS is {text!r}; give a number of seconds") from None
 
 
 def _config(text: str) -> RunConfig:

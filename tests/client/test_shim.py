@@ -23,7 +23,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets the variables of a client."""
 
     def put(**more: str) -> None:
-        for name in ("FADE_ADDRESS", "FADE_RUN", "FADE_TOKEN", "FADE_PROJECT", "FADE_CONFIG"):
+        for name in ("FADE_ADDRESS", "FADE_RUN", "FADE_TOKEN", "FADE_PROJECT", "FADE_CONFIG", "FADE_TIMEOUT_SECONDS"):
             monkeypatch.delenv(name, raising=False)
         for name, value in variables(**more).items():
             monkeypatch.setenv(name, value)
@@ -53,6 +53,13 @@ def test_the_configuration_may_stand_in_a_file(tmp_path: Path, environment: Call
 def test_a_configuration_that_is_none_is_refused_by_the_variables_name(config: str, environment: Callable[..., None]) -> None:
     environment(FADE_CONFIG=config)
     with pytest.raises(SettingsError, match="FADE_CONFIG"):
+        client_from_environment()
+
+
+@pytest.mark.parametrize("seconds", ["soon", "0", "-1"])
+def test_a_time_that_is_none_is_refused(seconds: str, environment: Callable[..., None]) -> None:
+    environment(FADE_TIMEOUT_SECONDS=seconds)
+    with pytest.raises(SettingsError, match="(?i)timeout_seconds"):
         client_from_environment()
 
 
