@@ -20,6 +20,7 @@ from accelerate.utils import gather_object  # type: ignore[import-not-found]
 from swift.rlhf_trainers import GRPOTrainer  # type: ignore[import-not-found]
 from swift.trainers import TrainerFactory  # type: ignore[import-not-found]
 
+from fade_client.distributed import on_first_rank
 from fade_client.errors import TrainerError
 from fade_client.shim import shared_client
 from fade_core import Entropy
@@ -113,13 +114,16 @@ class FadeGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         if checkpoint is None or self.args.resume_only_model:
             return
         path = Path(checkpoint) / "fade.json"
+        on_first_rank(_process_group(), lambda: self._fade_go_on_from(path))
+
+    def _fade_go_on_from(self, path: Path) -> None:
+        """As the first rank sees the file: whether it is there must not divide the ranks."""
         if not path.exists():
             _log.warning("%s is missing, so the run's state is not restored; a new FADE_RUN starts from nothing", path)
             return
         kept = json.loads(path.read_text(encoding="utf-8"))
-        shared_client().load_state_dict(kept["state"], process_group=_process_group())
-        if self.accelerator.is_main_process:
-            self._fade_entropy = kept["entropy"]  # of all ranks
+        shared_client().load_state_dict(kept["state"])
+        self._fade_entropy = kept["entropy"]  # of all ranks
 
 
 def _check(args: Any) -> None:

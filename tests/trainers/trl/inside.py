@@ -20,9 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny
 import torch
 from tiny import trainer
-from trl import GRPOTrainer
+from transformers import TrainerCallback
+from trl import GRPOTrainer, RLOOTrainer
 
-from fade_client import FadeClient, RunConfig, TrainerError
+from fade_client import CheckpointError, FadeClient, RowStatus, RunConfig, TrainerError
 from fade_client.trl import FadeGRPOMixin, FadeGRPOTrainer
 from fade_proto.v1.scheduler_pb2 import GetRunRequest, ListObservationsRequest
 from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
@@ -76,9 +77,9 @@ def told(server: FadeServer) -> Iterator[Any]:
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         stub = SchedulerServiceStub(channel)
 
-        def read(run: str = "r") -> tuple[list[Any], list[Any]]:
+        def read(run: str = "r", branch: str = "") -> tuple[list[Any], list[Any]]:
             name = f"projects/default/runs/{run}"
-            page = stub.ListObservations(ListObservationsRequest(parent=name, page_size=1000), timeout=10)
+            page = stub.ListObservations(ListObservationsRequest(parent=name, branch=branch, page_size=1000), timeout=10)
             return list(page.observations), list(stub.GetRun(GetRunRequest(name=name), timeout=10).branches)
 
         yield read
@@ -182,6 +183,27 @@ def test_case_1_rows_without_a_reward_are_missing_and_truncated_ones_stay_in_the
         assert observation.schedules[0].diagnostics.missing_count == sum(value is None for value in rewards)
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_rows_that_are_truncated_and_masked_for_it_are_reported_as_truncated(tmp_path: Path, server: Any, masked: bool) -> None:
+    reported: list[list[int]] = []
+    ended: list[bool] = []
+
+    class Listening(FadeClient):
+        def observe(self, *arguments: Any, **options: Any) -> Any:
+            reported.append([int(status) for status in options["statuses"]])
+            return super().observe(*arguments, **options)
+
+    def watch(completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        ended.extend(ids[-1] in (0, 1) for ids in completion_ids)  # <pad>, <eos>
+        return tiny.reward(completions)
+
+    with Listening(f"127.0.0.1:{server.grpc_port}", run="r", timeout_seconds=20) as fade:
+        options = {"mask_truncated_completions": masked, "max_steps": 1, "max_completion_length": 16}
+        trainer(FadeGRPOTrainer, tmp_path / "out", rewards=watch, fade=fade, **options).train()
+    assert 0 < sum(ended) < 16
+    assert reported == [[int(RowStatus.TRUNCATED if masked and not done else RowStatus.SCORED) for done in ended]]
+
+
 def test_case_9_only_the_sum_of_the_reward_functions_counts(tmp_path: Path, client: Any) -> None:
     def first(completions: list[str], **_: Any) -> list[float]:
         return [-8.0 if place % 2 else 2.0 for place, _ in enumerate(completions)]
@@ -238,6 +260,38 @@ def test_case_31_and_32_a_resumed_run_goes_on_from_the_checkpoints_state_on_a_ne
     assert entropy == pytest.approx(kept["entropy"][0] / kept["entropy"][1], rel=1e-12), "of the steps before the checkpoint"
 
 
+def test_the_first_report_after_a_resume_moves_the_averages_as_if_nothing_had_happened(
+    tmp_path: Path, client: Any, told: Any
+) -> None:
+    options = {"save_strategy": "steps", "save_steps": 2, "max_steps": 3, "lr_scheduler_type": "constant"}
+    trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options).train()
+    resumed = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "out/checkpoint-2"))
+    before, after = (told("r", branch)[0][-1].schedules[0] for branch in ("main", ""))
+    assert after.schedule.delta == before.schedule.delta < 1
+    assert after.state.entropy_nats == before.state.entropy_nats
+    earlier = told()[0][1].schedules[0].state.solve_rate
+    assert after.state.solve_rate == pytest.approx((earlier + after.diagnostics.solve_rate) / 2, rel=1e-12)
+
+
+def test_a_second_training_with_one_trainer_goes_on_with_the_schedule(tmp_path: Path, client: Any, told: Any) -> None:
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), max_steps=2)
+    ours.train()
+    ours.train()
+    assert [row["fade/source/server"] for row in ours.state.log_history if "fade/alpha" in row] == [1, 1]
+    assert len(told()[0]) == 4
+
+
+def test_a_damaged_state_in_a_checkpoint_is_said_with_its_path(tmp_path: Path, client: Any) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
+    trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options).train()
+    path = tmp_path / "out/checkpoint-1/fade.json"
+    path.write_text(path.read_text()[:-20])
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options)
+    with pytest.raises(CheckpointError, match="checkpoint-1/fade.json"):
+        ours.train(resume_from_checkpoint=str(path.parent))
+
+
 def test_a_checkpoint_from_before_the_shim_starts_the_run(tmp_path: Path, client: Any, told: Any, caplog: Any) -> None:
     options = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
     trainer(GRPOTrainer, tmp_path / "out", **options).train()
@@ -248,25 +302,28 @@ def test_a_checkpoint_from_before_the_shim_starts_the_run(tmp_path: Path, client
 
 
 @pytest.mark.timeout(300)
-def test_case_34_two_processes_make_one_observation_and_train_on_one_schedule(
+def test_case_23_and_34_two_processes_make_one_observation_and_train_on_one_schedule(
     tmp_path: Path, server: FadeServer, told: Any
 ) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--standalone"]
     script = Path(__file__).with_name("two_ranks.py")
     subprocess.run([*command, script, f"127.0.0.1:{server.grpc_port}", str(tmp_path)], check=True, timeout=280)
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
-    observations, _ = told("two-ranks")
-    assert len(observations) == 3
-    assert ranks[0]["weights"] == ranks[1]["weights"]
-    for place, observation in enumerate(observations):
-        halves = [rank["batches"][place] for rank in ranks]
-        assert halves[0]["rewards"] == halves[1]["rewards"] and len(halves[0]["rewards"]) == 16
-        schedule = observation.schedules[0].schedule
-        trained = halves[0]["advantages"] + halves[1]["advantages"]
-        assert trained == pytest.approx(weigh(halves[0]["rewards"], 8, schedule.alpha, schedule.delta), abs=1e-6)
-    steps = [row["entropy"] for row in ranks[0]["history"] if "entropy" in row]
-    seen = [item.schedules[0].diagnostics.entropy_nats for item in observations[1:]]
-    assert seen == pytest.approx(steps[:-1], rel=1e-5), "over the tokens of both"
+    first, resumed = ([rank[part] for rank in ranks] for part in ("first", "resumed"))
+    main, (observations, branches) = told("two-ranks", "main")[0], told("two-ranks")
+    assert (len(main), len(observations)) == (3, 3)
+    assert [(item.parent, item.parent_revision) for item in branches] == [("", 0), ("main", 2)]
+    for halves, part in ((first, main), (resumed, observations[2:])):
+        assert halves[0]["weights"] == halves[1]["weights"]
+        for left, right, observation in zip(halves[0]["batches"], halves[1]["batches"], part, strict=True):
+            assert left["rewards"] == right["rewards"] and len(left["rewards"]) == 16
+            schedule = observation.schedules[0].schedule
+            expected = weigh(left["rewards"], 8, schedule.alpha, schedule.delta)
+            assert left["advantages"] + right["advantages"] == pytest.approx(expected, abs=1e-6)
+    steps = [row["entropy"] for row in first[0]["history"] if "entropy" in row]
+    seen = [item.schedules[0].diagnostics.entropy_nats for item in [*main[1:], observations[2]]]
+    assert seen == pytest.approx([*steps[:-1], steps[1]], rel=1e-5), "over the tokens of both, also after a checkpoint"
+    assert all("reward_max" in rank["refusal"] for rank in ranks), "the first rank's error ends both"
 
 
 def test_a_server_that_goes_away_in_mid_run_stops_no_training(tmp_path: Path, server: FadeServer, client: Any) -> None:
@@ -282,6 +339,26 @@ def test_a_server_that_goes_away_in_mid_run_stops_no_training(tmp_path: Path, se
     assert [row["fade/source/local"] for row in rows] == [0, 0, 1, 1, 1]
 
 
+def test_reports_that_wait_are_sent_before_the_training_returns(tmp_path: Path, client: Any, server: FadeServer) -> None:
+    class Back(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, arguments: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == 1:
+                server.stop()
+
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            again.start()
+
+    fade = client()
+    again = FadeServer(f"sqlite:///{tmp_path}/fade.db", grpc_port=server.grpc_port, http_port=0)
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=fade, max_steps=3)
+    ours.add_callback(Back())
+    try:
+        ours.train()
+        assert fade.state_dict()["unsent"] == [] and fade.state_dict()["revision"] == 3
+    finally:
+        again.stop()
+
+
 def test_a_service_that_is_never_there_stops_no_training(tmp_path: Path) -> None:
     fade = FadeClient("127.0.0.1:1", run="r", timeout_seconds=0.3)
     ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=fade)
@@ -294,8 +371,15 @@ def test_a_service_that_is_never_there_stops_no_training(tmp_path: Path) -> None
 def test_evaluation_moves_nothing_and_keeps_trls_advantages(tmp_path: Path, client: Any, told: Any) -> None:
     ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), max_steps=1)
     ours.train()
+    (trained,) = [row["entropy"] for row in ours.state.log_history if "entropy" in row]
+    given: list[list[float]] = []
+    ours.reward_funcs = [keep(tiny.reward, given)]
     ours.evaluate(ours.train_dataset)
     assert len(told()[0]) == 1
+    assert list(ours._logs["advantages"]) == pytest.approx(weigh(sum(given, []), 8, 1, 1)[-16:])
+    ours.train()
+    second = told()[0][1].schedules[0].diagnostics
+    assert second.entropy_nats == pytest.approx(trained, rel=1e-5), "of the tokens trained on, none of the evaluation's"
 
 
 def test_the_mixin_goes_over_a_trainer_of_ones_own(tmp_path: Path, client: Any, told: Any) -> None:
@@ -322,6 +406,38 @@ def test_rewards_off_the_declared_scale_stop_the_first_batch_and_say_why(tmp_pat
 def test_rewards_that_are_normalised_one_by_one_are_refused(tmp_path: Path, client: Any) -> None:
     with pytest.raises(TrainerError, match="multi_objective_aggregation"):
         trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), multi_objective_aggregation="normalize_then_sum")
+
+
+def test_a_trainer_that_is_no_grpo_trainer_is_refused(tmp_path: Path, client: Any) -> None:
+    class Leave(FadeGRPOMixin, RLOOTrainer):  # type: ignore[misc]
+        pass
+
+    with pytest.raises(TrainerError, match="build on that one"):
+        trainer(Leave, tmp_path / "out", fade=client())
+
+
+def test_a_mixin_behind_the_trainer_is_refused() -> None:
+    with pytest.raises(TrainerError, match="name FadeGRPOMixin before"):
+        type("Behind", (GRPOTrainer, FadeGRPOMixin), {})
+
+
+def test_a_trainer_with_advantages_for_each_token_is_refused(tmp_path: Path, client: Any) -> None:
+    class Tokens(GRPOTrainer):  # type: ignore[misc]
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            output = super()._generate_and_score_completions(inputs)
+            return {**output, "advantages": output["advantages"].unsqueeze(1) * output["completion_mask"]}
+
+    class Both(FadeGRPOMixin, Tokens):
+        pass
+
+    with pytest.raises(TrainerError, match="one for each completion"):
+        trainer(Both, tmp_path / "out", fade=client()).train()
+
+
+def test_a_mask_that_drops_failures_only_is_said(tmp_path: Path, client: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), off_policy_mask_threshold=0.5)
+    assert "off_policy_mask_threshold=0.5 drops failures" in caplog.text
 
 
 @pytest.mark.parametrize("scale", ["group", "batch"])
