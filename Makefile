@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GENERATOR := .venv-proto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo system test test-all lint format proto faults docs bench clean
+.PHONY: help demo system system-all test test-all lint format proto faults docs bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,10 +21,13 @@ demo: $(VENV)/.installed ## Train through the service for about two minutes and 
 system:
 	tests/system.sh redis-server
 
+system-all: system
+	tests/system.sh node npm
+
 test: system $(VENV)/.installed ## Run the tests (about five minutes)
 	$(BIN)/pytest -m 'not heavy'
 
-test-all: system $(VENV)/.installed ## Run the heavier tests with real parts too
+test-all: system-all $(VENV)/.installed ## Run the heavier tests with real parts too
 	$(BIN)/pytest -m heavy
 
 lint: $(VENV)/.installed ## Check style and types

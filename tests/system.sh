@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that the programs named are there which the tests run and pip does not bring; on Debian and Ubuntu it installs them.
 set -euo pipefail
-declare -A package=([redis-server]=redis-server)
+declare -A package=([redis-server]=redis-server [node]=nodejs [npm]=npm)
 
 missing=()
 for program in "$@"; do
