@@ -64,10 +64,12 @@ def test_importing_brings_nothing_heavy_along(module: str, absent: tuple[str, ..
 
 PUBLIC = {
     "fade_core": [
-        "DEFAULT_ENVIRONMENT", "EMPTY_STATE", "MATHS_VERSION", "Answer", "Batch", "ControllerState", "Diagnostics", "Entropy",
-        "EntropyKindError", "EnvironmentAnswer", "EnvironmentReport", "EnvironmentState", "FadeError", "Groups",
-        "InvalidBatchError", "InvalidConfigError", "RowStatus", "RunConfig", "Schedule", "Warning", "advantage_names",
-        "apply_schedules", "fade_advantages", "group_rows", "named_advantages", "observe", "schedule_of",
+        "DEFAULT_ENVIRONMENT", "EMPTY_STATE", "MATHS_VERSION", "Answer", "Batch", "ControllerState", "Decomposition",
+        "Diagnostics", "Entropy", "EntropyKindError", "EnvironmentAnswer", "EnvironmentReport", "EnvironmentState",
+        "FadeError", "Groups", "InvalidBatchError", "InvalidConfigError", "Likeness", "MeasuredDecomposition", "Parameter",
+        "RowStatus", "RunConfig", "Schedule", "TwoLevel", "Warning", "advantage_names", "apply_schedules", "decompose",
+        "decompose_rows", "fade_advantages", "group_rows", "named_advantages", "observe", "schedule_of",
+        "two_level_advantages",
     ],
     "fade_service": ["FadeServer"],
     "fade_service.store": [

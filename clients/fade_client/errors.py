@@ -8,6 +8,7 @@
     ├── RejectedError        the service (or the maths in this process) refused the request, by reason, field and row
     ├── CheckpointError      a state dict cannot be loaded
     ├── TrainerError         the trainer would change the advantages, or its rewards, so that the schedule means something else
+    ├── DecomposeError       numbers or a function that `fade decompose` was given cannot be used
     └── ClosedError          the client was closed
 """
 

@@ -7,10 +7,12 @@ The flow of one observation: :func:`observe` validates and groups a :class:`Batc
 from fade_core.advantages import advantage_names, fade_advantages, named_advantages
 from fade_core.config import RunConfig
 from fade_core.controller import Answer, Diagnostics, EnvironmentAnswer, Warning, observe
+from fade_core.decompose import Decomposition, Likeness, MeasuredDecomposition, decompose, decompose_rows
 from fade_core.errors import EntropyKindError, FadeError, InvalidBatchError, InvalidConfigError
 from fade_core.rewards import DEFAULT_ENVIRONMENT, Batch, Entropy, EnvironmentReport, Groups, RowStatus, group_rows
 from fade_core.schedule import Schedule, apply_schedules, schedule_of
 from fade_core.state import EMPTY_STATE, MATHS_VERSION, ControllerState, EnvironmentState
+from fade_core.two_level import Parameter, TwoLevel, two_level_advantages
 
 __all__ = [
     "DEFAULT_ENVIRONMENT",
@@ -19,6 +21,7 @@ __all__ = [
     "Answer",
     "Batch",
     "ControllerState",
+    "Decomposition",
     "Diagnostics",
     "Entropy",
     "EntropyKindError",
@@ -29,15 +32,22 @@ __all__ = [
     "Groups",
     "InvalidBatchError",
     "InvalidConfigError",
+    "Likeness",
+    "MeasuredDecomposition",
+    "Parameter",
     "RowStatus",
     "RunConfig",
     "Schedule",
+    "TwoLevel",
     "Warning",
     "advantage_names",
     "apply_schedules",
+    "decompose",
+    "decompose_rows",
     "fade_advantages",
     "group_rows",
     "named_advantages",
     "observe",
     "schedule_of",
+    "two_level_advantages",
 ]

@@ -1,22 +1,23 @@
-"""Advantages of grouped rows, and the registry that knows them by name.
+"""Advantages of grouped rows: FADE's own, and every registered one by name.
 
-Every advantage here is A = factor(group) * (r - rbar), failures divided by delta, and exactly 0 for groups without signal
-(FADE.md, section 2).
+FADE's is A = factor(group) * (r - rbar), failures divided by delta, and exactly 0 for groups without signal (FADE.md,
+section 2). The others are weights on success and failure, of :mod:`fade_core.two_level`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from fade_core.config import SMALLEST_ALPHA, SMALLEST_DELTA, Estimator
+from fade_core.config import Estimator
 from fade_core.errors import InvalidBatchError
 from fade_core.rewards import Floats, Groups
+from fade_core.two_level import FACTOR_CAP, registered, two_level_advantages
 
-FACTOR_CAP = 4.0
-"""Largest difficulty factor of a static alpha below 1 (FADE.md, section 2)."""
+_SPECIAL_CASES_OF_FADE = ("fade", "grpo_mean", "asym_grpo", "power")
+"""They are defined for graded rewards too; the other registered advantages see only success or failure."""
 
 PerGroup = float | npt.NDArray[np.float64]
 
@@ -42,7 +43,7 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
     centred = np.where(counted, groups.rewards - groups.mean[row_group], 0.0)
     advantages = _plug_in_factor(groups.difficulty, alpha)[row_group] * centred
     if estimator == "subset":
-        _check_binary(groups)
+        _check_binary(groups, "estimator = subset")
         success, failure, covered = _subset_weights(groups, alpha)
         weights = np.where(groups.solved, success[row_group], -failure[row_group])
         advantages = np.where(covered[row_group] & groups.scored, weights, advantages)
@@ -69,7 +70,7 @@ def group_masses(groups: Groups, alpha: float, estimator: Estimator) -> Floats:
     """
     masses: Floats = _plug_in_factor(groups.difficulty, alpha) * groups.spread
     if estimator == "subset":
-        _check_binary(groups)
+        _check_binary(groups, "estimator = subset")
         success, _, covered = _subset_weights(groups, alpha)
         masses = np.where(covered, groups.solved_count * success, masses)
     return masses * groups.has_signal
@@ -107,51 +108,18 @@ def _subset_weights(groups: Groups, alpha: PerGroup) -> tuple[Floats, Floats, np
     return success, success * solved / failed, covered
 
 
-def _check_binary(groups: Groups) -> None:
+def _check_binary(groups: Groups, what: str) -> None:
     if groups.flagged:
         return
     shaped = groups.scored & (groups.rewards != 0) & (groups.rewards != 1)
     if shaped.any():
-        problem = "is neither reward_min nor reward_max; estimator = subset needs solved/failed rewards or the solved column"
+        problem = f"is neither reward_min nor reward_max; {what} needs solved/failed rewards or the solved column"
         raise InvalidBatchError("rewards", problem, row=int(np.argmax(shaped)))
-
-
-Advantage = Callable[[Groups, Mapping[str, float]], Floats]
-
-_REGISTRY: dict[str, tuple[Advantage, dict[str, float]]] = {}
-
-
-def _register(name: str, **defaults: float) -> Callable[[Advantage], Advantage]:
-    def add(function: Advantage) -> Advantage:
-        _REGISTRY[name] = (function, defaults)
-        return function
-
-    return add
-
-
-@_register("fade", alpha=1.0, delta=1.0)
-def _fade(groups: Groups, parameters: Mapping[str, float]) -> Floats:
-    return fade_advantages(groups, parameters["alpha"], parameters["delta"])
-
-
-@_register("grpo_mean")
-def _grpo_mean(groups: Groups, parameters: Mapping[str, float]) -> Floats:
-    return fade_advantages(groups, 1.0, 1.0)
-
-
-@_register("asym_grpo", delta=0.5)
-def _asym_grpo(groups: Groups, parameters: Mapping[str, float]) -> Floats:
-    return fade_advantages(groups, 1.0, parameters["delta"])
-
-
-@_register("power", alpha=2.0)
-def _power(groups: Groups, parameters: Mapping[str, float]) -> Floats:
-    return fade_advantages(groups, parameters["alpha"], 1.0)
 
 
 def advantage_names() -> tuple[str, ...]:
     """The registered names, sorted."""
-    return tuple(sorted(_REGISTRY))
+    return tuple(two_level_advantages())
 
 
 def named_advantages(groups: Groups, name: str, parameters: Mapping[str, float]) -> Floats:
@@ -163,19 +131,21 @@ def named_advantages(groups: Groups, name: str, parameters: Mapping[str, float])
         parameters: By name; the others take their defaults.
 
     Returns:
-        float64 (N,), on the mapped reward scale.
+        float64 (N,), on the mapped reward scale; 0 for rows without a reward.
 
     Raises:
-        InvalidBatchError: The name or a parameter is unknown, or a parameter is out of bounds.
+        InvalidBatchError: The name or a parameter is unknown, or a parameter is out of bounds or draws more rollouts than a
+            group has; or rewards are other than 0 and 1 without solved flags, for all but ``fade`` and what it has as
+            special cases. Names the field, and the row.
     """
-    if name not in _REGISTRY:
-        raise InvalidBatchError("advantage.name", f"is {name!r}; choose one of {', '.join(advantage_names())}")
-    function, defaults = _REGISTRY[name]
-    for key, value in parameters.items():
-        if key not in defaults:
-            known = ", ".join(defaults) or "none"
-            raise InvalidBatchError("advantage.parameters", f"{key!r} is no parameter of {name!r}, which takes: {known}")
-        smallest = SMALLEST_ALPHA if key == "alpha" else SMALLEST_DELTA
-        if not (smallest <= value < np.inf):
-            raise InvalidBatchError("advantage.parameters", f"{key!r} is {value}; give a finite number of {smallest} or more")
-    return function(groups, {**defaults, **parameters})
+    advantage = registered(name)
+    if name in _SPECIAL_CASES_OF_FADE:
+        given = advantage.given(parameters)
+        return fade_advantages(groups, given.get("alpha", 1.0), given.get("delta", 1.0))
+    _check_binary(groups, f"the advantage {name}")
+    sizes = groups.scored_count
+    some = sizes > 0
+    success, failure = np.zeros(len(sizes)), np.zeros(len(sizes))
+    success[some], failure[some] = advantage.weights(groups.solved_count[some], sizes[some], parameters)
+    weights = np.where(groups.solved, success[groups.row_group], 0.0 - failure[groups.row_group])  # no -0
+    return np.where(groups.scored, weights, 0.0)

@@ -224,7 +224,7 @@ def test_static_methods_are_settings_of_the_one_formula(batch: Any) -> None:
         ("power", (("alpha", 3.0),)): (q**3, p * q**2),
         ("fade", (("alpha", 1.5), ("delta", 0.3))): (q**1.5, p * q**0.5 / 0.3),
     }
-    assert advantage_names() == ("asym_grpo", "fade", "grpo_mean", "power")
+    assert {name for name, _ in expected} <= set(advantage_names())
     for (name, parameters), (success, failure) in expected.items():
         advantages = named_advantages(rows, name, dict(parameters))
         assert (advantages[0], -advantages[-1]) == (pytest.approx(success, rel=1e-14), pytest.approx(failure, rel=1e-14))
