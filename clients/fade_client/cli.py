@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from fade_client.errors import FadeClientError
+from fade_client.settings import read_tls
 from fade_client.transport import Deadline, Transport
 from fade_client.version import VERSION
 from fade_core import MATHS_VERSION
@@ -49,6 +50,7 @@ def _register(commands: Subparsers[argparse.ArgumentParser]) -> None:
     version.set_defaults(handler=_version)
     status = commands.add_parser("status", help="print the service's health and its runs", epilog=_EXIT_CODES)
     status.add_argument("--address", help=f"HOST:PORT (default: FADE_ADDRESS, else {DEFAULT_ADDRESS})")
+    status.add_argument("--project", default="-", help='the project whose runs are listed; "-" for all (default)')
     status.add_argument("--timeout-seconds", type=float, default=2.0, help="longest time to wait (default: 2)")
     status.set_defaults(handler=_status)
 
@@ -60,14 +62,14 @@ def _version(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     address = options.address or os.environ.get("FADE_ADDRESS") or DEFAULT_ADDRESS
-    transport = Transport(address, os.environ.get("FADE_TOKEN") or None)
+    transport = Transport(address, os.environ.get("FADE_TOKEN") or None, read_tls(None, None, os.environ))
     deadline = Deadline(options.timeout_seconds)
     try:
         serving = transport.is_serving(deadline)
         print(f"{address} is {'serving' if serving else 'not serving'}")
         if not serving:
             return EXIT_FAILED
-        runs = _all_runs(transport, deadline)
+        runs = _all_runs(transport, options.project, deadline)
     finally:
         transport.close()
     if not runs:
@@ -80,9 +82,9 @@ def _status(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _all_runs(transport: Transport, deadline: Deadline) -> list[run_pb2.Run]:
+def _all_runs(transport: Transport, project: str, deadline: Deadline) -> list[run_pb2.Run]:
     runs: list[run_pb2.Run] = []
-    request = scheduler_pb2.ListRunsRequest(parent="projects/-", page_size=1000)
+    request = scheduler_pb2.ListRunsRequest(parent=f"projects/{project}", page_size=1000)
     while True:
         page: scheduler_pb2.ListRunsResponse = transport.call("ListRuns", request, deadline)
         runs.extend(page.runs)

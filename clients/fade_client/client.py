@@ -15,7 +15,7 @@ from fade_client.columns import Column, EntropyLike, Environments
 from fade_client.distributed import on_first_rank
 from fade_client.schedule import AdvantageUnits, Schedule
 from fade_client.session import Session
-from fade_client.settings import OnRejected, OnUnavailable, Settings, default_writer, required
+from fade_client.settings import OnRejected, OnUnavailable, Settings, default_writer, read_tls, required
 from fade_core import RunConfig
 
 
@@ -31,6 +31,10 @@ class FadeClient:
         project: The project's id.
         config: Configuration of the run where it does not exist yet; None means the defaults.
         token: Sent as a bearer token; default ``FADE_TOKEN``, else none.
+        tls_ca: A PEM file of the authorities that the service's certificate must hang on; default ``FADE_TLS_CA``, else
+            the client speaks plain text.
+        tls_certificate: PEM files of this client's own certificate and of its key, for a service that asks for one; default
+            ``FADE_TLS_CERT`` and ``FADE_TLS_KEY``.
         writer: The id of this attempt of the job, 1 to 128 characters; give all ranks that call the same one. Default: made anew.
         timeout_seconds: The longest that one call may take, over all attempts.
         on_unavailable: What an observation gets while the service is away. ``"local"``: this client's own controller goes on from
@@ -55,6 +59,8 @@ class FadeClient:
         project: str = "default",
         config: RunConfig | None = None,
         token: str | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls_certificate: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = None,
         writer: str | None = None,
         timeout_seconds: float = 2.0,
         on_unavailable: OnUnavailable = "local",
@@ -69,6 +75,7 @@ class FadeClient:
             project=project,
             config=config,
             token=token or os.environ.get("FADE_TOKEN") or None,
+            tls=read_tls(tls_ca, tls_certificate, os.environ),
             writer=default_writer() if writer is None else writer,
             timeout_seconds=timeout_seconds,
             on_unavailable=on_unavailable,

@@ -66,7 +66,7 @@ class Link:
     def __init__(self, settings: Settings, line: Line) -> None:
         self._settings = settings
         self._line = line
-        self._transport = Transport(settings.address, settings.token)
+        self._transport = Transport(settings.address, settings.token, settings.tls)
         self._restore: Restore | None = None
         self._refusal: RejectedError | None = None
         self._failures = 0

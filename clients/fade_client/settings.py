@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,47 @@ OnRejected = Literal["neutral", "raise"]
 def default_writer() -> str:
     """An id of this attempt of the job that no other attempt has."""
     return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What the service's certificate is checked against, and what the client shows of itself; all PEM."""
+
+    ca: bytes
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+
+
+def read_tls(ca: PathLike | None, certificate: tuple[PathLike, PathLike] | None, environment: Mapping[str, str]) -> Tls | None:
+    """The files named by arguments, or else by the environment; None where neither asks for TLS.
+
+    Args:
+        ca: Certificates of authorities; default ``FADE_TLS_CA``.
+        certificate: The client's certificate and its key; default ``FADE_TLS_CERT`` and ``FADE_TLS_KEY``.
+        environment: Where the defaults are looked up.
+
+    Raises:
+        SettingsError: A file is missing, cannot be read, or is no PEM; or one is named and another that it needs is not.
+    """
+    ca = ca or environment.get("FADE_TLS_CA")
+    own, key = certificate or (environment.get("FADE_TLS_CERT"), environment.get("FADE_TLS_KEY"))
+    if bool(own) != bool(key) or (own and not ca):
+        raise SettingsError("TLS needs the authority (tls_ca=, FADE_TLS_CA); a certificate of the client's own needs its key too")
+    if not ca:
+        return None
+    checked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # says at once what a channel would say by never getting ready
+    try:
+        checked.load_verify_locations(ca)
+        if not (own and key):
+            return Tls(Path(ca).read_bytes())
+        checked.load_cert_chain(own, key, password=lambda: "")  # never asks at the terminal
+        return Tls(Path(ca).read_bytes(), Path(own).read_bytes(), Path(key).read_bytes())
+    except OSError as error:
+        files = ", ".join(str(file) for file in (ca, own, key) if file)
+        raise SettingsError(f"TLS cannot be used with {files}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +82,8 @@ class Settings:
     """Configuration of a run that does not exist yet."""
     token: str | None = field(default=None, repr=False)
     """Sent as a bearer token."""
+    tls: Tls | None = None
+    """None speaks plain text."""
     writer: str = field(default_factory=default_writer)
     """The id of this attempt of the job."""
     timeout_seconds: float = 2.0

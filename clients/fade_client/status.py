@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from fade_client.errors import FadeClientError, RejectedError, UnavailableError
 from fade_proto.v1 import error_details_pb2
 
-_TRANSIENT_REASONS = ("STORE_FULL",)
-"""Refusals under codes other than UNAVAILABLE that pass when an operator acts: the report is kept and sent again."""
+_TRANSIENT_REASONS = ("STORE_FULL", "QUOTA_EXCEEDED")
+"""Refusals under codes other than UNAVAILABLE that pass with time or by an operator's act: the report is kept and sent again."""
 
 _WAYS_OUT = {
     "WRITER_FENCED": "go on from this job's checkpoint with client.load_state_dict(state), or from the service's own history"

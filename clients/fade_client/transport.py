@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import logging
 import os
 import time
 from typing import Any
@@ -10,9 +12,12 @@ from typing import Any
 import grpc
 
 from fade_client.errors import UnavailableError
+from fade_client.settings import Tls
 from fade_client.status import error_of
 from fade_client.version import VERSION
 from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
+
+_log = logging.getLogger("fade_client")
 
 SERVICE = "fade.v1.SchedulerService"
 
@@ -65,8 +70,13 @@ class Deadline:
 class Transport:
     """Calls the service at one address. Safe in any thread, and in forked children, which get a channel of their own."""
 
-    def __init__(self, address: str, token: str | None) -> None:
+    def __init__(self, address: str, token: str | None, tls: Tls | None = None) -> None:
         self._address = address
+        self._tls = tls
+        if token is not None and tls is None and not _is_local(address):
+            _log.warning(
+                "the token goes to %s in plain text, for all on the way to read: give tls_ca, or set FADE_TLS_CA", address
+            )
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self._channels: dict[int, tuple[grpc.Channel, SchedulerServiceStub]] = {}
         self._closed = False
@@ -123,6 +133,23 @@ class Transport:
     def _channel(self) -> tuple[grpc.Channel, SchedulerServiceStub]:
         pid = os.getpid()
         if pid not in self._channels:  # a parent's stays referenced: freeing it in a child would end the parent's calls
-            channel = grpc.insecure_channel(self._address, options=_OPTIONS)
+            channel = self._new_channel()
             self._channels[pid] = (channel, SchedulerServiceStub(channel))
         return self._channels[pid]
+
+    def _new_channel(self) -> grpc.Channel:
+        if self._tls is None:
+            return grpc.insecure_channel(self._address, options=_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(self._tls.ca, self._tls.key, self._tls.certificate)
+        return grpc.secure_channel(self._address, credentials, options=_OPTIONS)
+
+
+def _is_local(address: str) -> bool:
+    """Whether a gRPC target is on this machine."""
+    if address.startswith("unix"):
+        return True
+    host = address.rpartition("/")[2].rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

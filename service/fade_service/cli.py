@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from types import FrameType
 
+from fade_service.access.options import access_of, add_access_options, register_token
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -32,8 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `serve`, `backup`, `export` and `import` to the `fade` command."""
+    """Adds `serve`, `token`, `backup`, `export` and `import` to the `fade` command."""
     _register_serve(subparsers)
+    register_token(subparsers)
     backup = _register_store_command(subparsers, "backup", "copy a SQLite store to a new file while servers use it", _backup)
     backup.add_argument("file", type=Path, metavar="FILE", help="the copy; must not exist")
     export = _register_store_command(
@@ -81,6 +84,7 @@ def _register_serve(subparsers: argparse._SubParsersAction[argparse.ArgumentPars
     serve.add_argument(
         "--drain-seconds", type=float, default=10.0, help="time that calls under way get to finish (default: %(default)s)"
     )
+    add_access_options(serve)
     serve.set_defaults(handler=_serve)
 
 
@@ -111,6 +115,7 @@ def _serve(options: argparse.Namespace) -> int:
             grpc_port=options.grpc_port,
             http_port=options.http_port,
             drain_seconds=options.drain_seconds,
+            access=access_of(options),
         )
     except ValueError as error:
         print(f"fade serve: {error}", file=sys.stderr)
@@ -127,8 +132,8 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         server.start()
         _log.info(
-            "serving gRPC on %s:%d and HTTP on http://%s:%d, store %s",
-            server.host, server.grpc_port, server.host, server.http_port, shown(server.store_url),
+            "serving gRPC on %s:%d and HTTP on %s, store %s",
+            server.host, server.grpc_port, server.http_url, shown(server.store_url),
         )  # fmt: skip
         server.wait()
     except OSError as error:

@@ -4,7 +4,8 @@
 
     ServiceError                     any reason of CODES
     ├── StoreUnavailableError        the store cannot be reached now; trying again may help
-    └── StoreFullError               the store has no room; trying again does not help until an operator made some
+    ├── StoreFullError               the store has no room; trying again does not help until an operator made some
+    └── QuotaExceededError           the project uses more than it may; says when to try again
     DuplicateObservationError        a store's word to the scheduler; never reaches a caller
 
 The maths raises errors of its own (fade_core.errors); :func:`of_maths` says them in the words of this catalog.
@@ -23,6 +24,12 @@ RETRY_DELAY_SECONDS = 0.5
 """What callers are told to wait for, where trying again can help (UNAVAILABLE)."""
 
 CODES = {
+    "TOKEN_MISSING": "UNAUTHENTICATED",
+    "TOKEN_INVALID": "UNAUTHENTICATED",
+    "ROLE_TOO_LOW": "PERMISSION_DENIED",
+    "PROJECT_DENIED": "PERMISSION_DENIED",
+    "SUBJECT_DENIED": "PERMISSION_DENIED",
+    "NO_ACCESS_RULE": "PERMISSION_DENIED",
     "INVALID_FIELD": "INVALID_ARGUMENT",
     "INVALID_CONFIG": "INVALID_ARGUMENT",
     "RUN_NOT_FOUND": "NOT_FOUND",
@@ -42,6 +49,8 @@ CODES = {
     "ETAG_MISMATCH": "ABORTED",
     "MESSAGE_TOO_LARGE": "RESOURCE_EXHAUSTED",
     "STORE_FULL": "RESOURCE_EXHAUSTED",
+    "QUOTA_EXCEEDED": "RESOURCE_EXHAUSTED",
+    "RUN_QUOTA_EXCEEDED": "RESOURCE_EXHAUSTED",
     "STORE_UNAVAILABLE": "UNAVAILABLE",
     "CONTENTION": "UNAVAILABLE",
     "DEADLINE_PASSED": "DEADLINE_EXCEEDED",
@@ -58,6 +67,7 @@ class ServiceError(Exception):
         code: Name of the gRPC status code.
         field: Path of the wrong field, with its row where it has rows: ``"rows.rewards[17]"``; empty where none is wrong.
         metadata: The dynamic parts of the message, by name.
+        retry_delay_seconds: When to try again; None where that does not help.
     """
 
     def __init__(self, reason: str, message: str, *, field: str = "", **metadata: object) -> None:
@@ -68,6 +78,7 @@ class ServiceError(Exception):
         self.code = CODES[reason]
         self.field = str(parts.get("field", ""))
         self.metadata = {name: str(value) for name, value in parts.items()}
+        self.retry_delay_seconds = RETRY_DELAY_SECONDS if self.code == "UNAVAILABLE" else None
 
 
 def _shortened(part: object) -> object:
@@ -89,6 +100,14 @@ class StoreFullError(ServiceError):
 
     def __init__(self, problem: str) -> None:
         super().__init__("STORE_FULL", "the store has no room: {problem}; an operator must make some", problem=problem)
+
+
+class QuotaExceededError(ServiceError):
+    """The project uses more than it may."""
+
+    def __init__(self, reason: str, message: str, retry_delay_seconds: float, **metadata: object) -> None:
+        super().__init__(reason, message, field="", **metadata)
+        self.retry_delay_seconds = retry_delay_seconds
 
 
 class DuplicateObservationError(Exception):

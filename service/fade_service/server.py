@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import socket
+import ssl
 import threading
 from types import TracebackType
 
 import uvicorn
+from fastapi import FastAPI
 
 from fade_service import failpoints
+from fade_service.access.http_gate import Protocol
+from fade_service.access.limits import HEADER_LIMIT_BYTES
+from fade_service.access.policy import Access
 from fade_service.errors import ServiceError
 from fade_service.health import Health
 from fade_service.metrics import Metrics
@@ -30,10 +35,11 @@ class FadeServer:
         host: Address to listen on.
         grpc_port, http_port: Ports; 0 takes free ones, which the attributes of the same names tell after `start`.
         drain_seconds: How long `stop` lets calls that are under way finish.
+        access: Who may do what; by default everybody who reaches the loopback.
 
     Raises:
-        ValueError: The store's URL is of no known form, or names a file that is something else or of a newer version; or a
-            number is out of bounds.
+        ValueError: The store's URL is of no known form, or names a file that is something else or of a newer version; a
+            number is out of bounds; TLS files cannot be used; or other machines would get in without being asked who they are.
         StoreUnavailableError: The store cannot be opened now.
     """
 
@@ -45,12 +51,17 @@ class FadeServer:
         grpc_port: int = 50051,
         http_port: int = 8080,
         drain_seconds: float = 10.0,
+        access: Access | None = None,
     ) -> None:
         for name, port in (("grpc_port", grpc_port), ("http_port", http_port)):
             if not 0 <= port < 2**16:
                 raise ValueError(f"{name} is {port}; give 0 to 65535")
         if not 0 <= drain_seconds < math.inf:
             raise ValueError(f"drain_seconds is {drain_seconds}; give a number of seconds, 0 or more")
+        access = access or Access()
+        access.check_host(host)
+        self._credentials = access.tls.grpc_credentials() if access.tls else None
+        self._tls_context = access.tls.http_context() if access.tls else None
         self.host = host
         self.grpc_port = grpc_port
         self.http_port = http_port
@@ -59,8 +70,8 @@ class FadeServer:
         self._store = open_store(self.store_url)
         self._health = Health("server", "store")
         runs, metrics = Runs(self._store), Metrics()
-        self._grpc = make_server(runs, metrics, self._health)
-        self._web = _WebServer(uvicorn.Config(make_app(runs, metrics, self._health), log_config=None, log_level="warning"))
+        self._grpc = make_server(runs, metrics, self._health, access)
+        self._web = _WebServer(make_app(runs, metrics, self._health, access), self._tls_context)
         self._stopping = threading.Event()
         self._stopped = threading.Event()
         self._watch = threading.Thread(target=self._watch_store, name="fade-store-watch", daemon=True)
@@ -74,7 +85,7 @@ class FadeServer:
         listener = _bind(self.host, self.http_port)
         self.http_port = listener.getsockname()[1]
         try:
-            self.grpc_port = self._grpc.add_insecure_port(_address(self.host, self.grpc_port))
+            self.grpc_port = self._add_grpc_port(_address(self.host, self.grpc_port))
         except RuntimeError:
             listener.close()
             raise OSError(f"cannot listen on {_address(self.host, self.grpc_port)}: is the port taken?") from None
@@ -111,6 +122,16 @@ class FadeServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.stop()
 
+    @property
+    def http_url(self) -> str:
+        """Where HTTP is served."""
+        return f"{'http' if self._tls_context is None else 'https'}://{_address(self.host, self.http_port)}"
+
+    def _add_grpc_port(self, address: str) -> int:
+        if self._credentials is None:
+            return self._grpc.add_insecure_port(address)
+        return self._grpc.add_secure_port(address, self._credentials)
+
     def _watch_store(self) -> None:
         while not self._stopping.wait(STORE_CHECK_SECONDS):
             self._check_store()
@@ -127,7 +148,17 @@ class FadeServer:
 class _WebServer:
     """uvicorn on a thread of its own."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, app: FastAPI, tls: ssl.SSLContext | None) -> None:
+        config = uvicorn.Config(
+            app,
+            http=Protocol,
+            ws="none",
+            h11_max_incomplete_event_size=HEADER_LIMIT_BYTES,
+            log_config=None,
+            log_level="warning",
+        )
+        config.load()
+        config.ssl = tls
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
 

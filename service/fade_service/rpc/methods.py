@@ -12,6 +12,8 @@ from google.protobuf.message import DecodeError, Message
 
 from fade_proto.v1 import observation_pb2, scheduler_pb2
 from fade_service import scheduler
+from fade_service.access.guard import Answer, Guard
+from fade_service.access.policy import Access
 from fade_service.errors import ServiceError
 from fade_service.metrics import Metrics
 from fade_service.rpc.status import abort
@@ -39,23 +41,26 @@ _USE_CASES: dict[str, UseCase] = {
 }
 
 
-def service_handler(runs: Runs, metrics: Metrics) -> grpc.GenericRpcHandler[bytes, bytes]:
+def service_handler(runs: Runs, metrics: Metrics, access: Access) -> grpc.GenericRpcHandler[bytes, bytes]:
     """The service's methods. They take bytes, so that too large a message gets an error that names the limit."""
     answer = {name: _plain(use_case, runs) for name, use_case in _USE_CASES.items()}
     answer["Observe"] = _observe(runs, metrics)
+    guard = Guard(access, runs, SERVICE_NAME)
     methods = scheduler_pb2.DESCRIPTOR.services_by_name["SchedulerService"].methods
     return grpc.method_handlers_generic_handler(
         SERVICE_NAME,
         {
             method.name: grpc.unary_unary_rpc_method_handler(
-                _guarded(method.name, getattr(scheduler_pb2, method.input_type.name), answer[method.name], metrics)
+                _handler(
+                    method.name,
+                    getattr(scheduler_pb2, method.input_type.name),
+                    guard.around(method.name, answer[method.name]),
+                    metrics,
+                )
             )
             for method in methods
         },
     )
-
-
-Answer = Callable[[Any, grpc.ServicerContext], Message]
 
 
 def _plain(use_case: UseCase, runs: Runs) -> Answer:
@@ -78,7 +83,7 @@ def _observe(runs: Runs, metrics: Metrics) -> Answer:
     return answer
 
 
-def _guarded(name: str, request_type: type[Message], answer: Answer, metrics: Metrics) -> Callable[..., bytes]:
+def _handler(name: str, request_type: type[Message], answer: Answer, metrics: Metrics) -> Callable[..., bytes]:
     """One RPC: limits, parsing, errors and metrics around its answer."""
     counted = metrics.of_method(SERVICE_NAME, name)
 

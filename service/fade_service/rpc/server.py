@@ -8,6 +8,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from fade_service.access.grpc_gate import GrpcGate
+from fade_service.access.limits import HEADER_LIMIT_BYTES
+from fade_service.access.policy import Access
 from fade_service.health import Health
 from fade_service.metrics import Metrics
 from fade_service.rpc.methods import MESSAGE_LIMIT_BYTES, SERVICE_NAME, service_handler
@@ -24,16 +27,22 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the port is a mistake, not a replica
     ("grpc.max_receive_message_length", 4 * MESSAGE_LIMIT_BYTES),  # so that our own limit answers, with a name and a way out
     ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", HEADER_LIMIT_BYTES),
+    ("grpc.absolute_max_metadata_size", HEADER_LIMIT_BYTES),  # else gRPC refuses at random between the two
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # clients ping every 30 s, also without a call
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
 )
 
 
-def make_server(runs: Runs, metrics: Metrics, watched: Health) -> grpc.Server:
+def make_server(runs: Runs, metrics: Metrics, watched: Health, access: Access) -> grpc.Server:
     """A server with no port yet; health follows ``watched``."""
-    server = grpc.server(ThreadPoolExecutor(WORKERS, thread_name_prefix="fade-rpc"), options=_OPTIONS)
-    server.add_generic_rpc_handlers((service_handler(runs, metrics),))
+    server = grpc.server(
+        ThreadPoolExecutor(WORKERS, thread_name_prefix="fade-rpc"),
+        options=_OPTIONS,
+        interceptors=[GrpcGate(access, metrics)] if access.asks else [],
+    )
+    server.add_generic_rpc_handlers((service_handler(runs, metrics, access),))
     # Not the library's non-blocking watchers: who sends to them holds a lock and waits for gRPC's one event thread, and when a
     # watcher leaves, that thread waits for the lock. The whole server stands still then.
     servicer = health.HealthServicer(experimental_non_blocking=False, experimental_thread_pool=_WATCHERS)

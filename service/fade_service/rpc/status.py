@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NoReturn
 
 import grpc
@@ -11,7 +12,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_status.rpc_status import to_status
 
-from fade_service.errors import DOMAIN, RETRY_DELAY_SECONDS, ServiceError
+from fade_service.errors import DOMAIN, ServiceError
 
 
 def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
@@ -20,9 +21,9 @@ def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
     if error.code == "INVALID_ARGUMENT":
         violation = BadRequest.FieldViolation(field=error.field, description=str(error))
         details.append(_packed(BadRequest(field_violations=[violation])))
-    if error.code == "UNAVAILABLE":
+    if error.retry_delay_seconds is not None:
         delay = Duration()
-        delay.FromMilliseconds(int(RETRY_DELAY_SECONDS * 1000))
+        delay.FromMilliseconds(math.ceil(error.retry_delay_seconds * 1000))
         details.append(_packed(RetryInfo(retry_delay=delay)))
     code = grpc.StatusCode[error.code].value[0]
     context.abort_with_status(to_status(Status(code=code, message=str(error), details=details)))

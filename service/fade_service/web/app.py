@@ -13,6 +13,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from fade_proto.v1 import run_pb2, scheduler_pb2
 from fade_service import scheduler
+from fade_service.access.http_gate import HttpGate
+from fade_service.access.policy import Access
 from fade_service.errors import ServiceError
 from fade_service.health import Health
 from fade_service.metrics import Metrics
@@ -21,6 +23,8 @@ from fade_service.runs import Runs
 from fade_service.web.schema import response_of
 
 _HTTP_STATUS = {
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
     "NOT_FOUND": 404,
@@ -37,7 +41,7 @@ PageToken = Annotated[str, Query(description="next_page_token of the page before
 Branch = Annotated[str, Query(description="Empty means the branch that is written now.")]
 
 
-def make_app(runs: Runs, metrics: Metrics, health: Health) -> FastAPI:
+def make_app(runs: Runs, metrics: Metrics, health: Health, access: Access) -> FastAPI:
     """The application. Handlers are plain functions, so that the store is read on worker threads."""
     app: FastAPI = FastAPIOffline(
         title="FADE scheduler",
@@ -45,10 +49,12 @@ def make_app(runs: Runs, metrics: Metrics, health: Health) -> FastAPI:
         version="v1",
     )
 
+    if access.asks:
+        app.add_middleware(HttpGate, access=access, routes=app.routes, refused=_refusal)
+
     @app.exception_handler(ServiceError)
     def refuse(request: Request, error: ServiceError) -> JSONResponse:
-        body = {"code": error.code, "reason": error.reason, "message": str(error), "metadata": error.metadata}
-        return JSONResponse({"error": body}, _HTTP_STATUS[error.code])
+        return _refusal(error)
 
     @app.get("/", include_in_schema=False)
     def root() -> RedirectResponse:
@@ -111,6 +117,12 @@ def make_app(runs: Runs, metrics: Metrics, health: Health) -> FastAPI:
         return _json(scheduler.list_observations(runs, request))
 
     return app
+
+
+def _refusal(error: ServiceError) -> JSONResponse:
+    body = {"code": error.code, "reason": error.reason, "message": str(error), "metadata": error.metadata}
+    headers = {"WWW-Authenticate": "Bearer"} if error.code == "UNAUTHENTICATED" else None
+    return JSONResponse({"error": body}, _HTTP_STATUS[error.code], headers)
 
 
 def _json(message: Message) -> JSONResponse:
