@@ -19,10 +19,10 @@ demo: $(VENV)/.installed ## Train through the service for about two minutes and 
 	$(BIN)/python trainer_ref/demo.py
 
 system:
-	tests/system.sh redis-server
+	tests/system.sh redis-server promtool
 
 system-all: system
-	tests/system.sh node npm
+	tests/system.sh node npm prometheus prometheus-alertmanager chromium
 
 test: system $(VENV)/.installed ## Run the tests (about five minutes)
 	$(BIN)/pytest -m 'not heavy'
@@ -50,7 +50,7 @@ proto: $(VENV)/.installed $(GENERATOR)/.installed ## Generate proto/fade_proto f
 faults: system $(VENV)/.installed ## Inject faults for about ten minutes: STORE=sqlite|redis SEED=1 N=2000
 	$(BIN)/python -m tests.faults --store $(or $(STORE),sqlite) --faults $(or $(N),2000) $(if $(SEED),--seed $(SEED))
 
-docs: $(VENV)/.installed ## Write the configuration table from the code
+docs: $(VENV)/.installed ## Write the pages that are made from the code
 	$(BIN)/python docs/render.py
 
 bench: $(VENV)/.installed ## Measure the service against its floor; JSON in var/bench

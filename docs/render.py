@@ -1,16 +1,26 @@
-"""Writes the configuration table from the code: `make docs`."""
+"""Writes the pages that are made from the code: `make docs`."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from dataclasses import fields
 from pathlib import Path
 
 from fade_core import RunConfig
+from fade_service.cli import register
 
-PAGE = Path(__file__).parent / "configuration.md"
+FOLDER = Path(__file__).parent
 
-_HEAD = """# Run configuration
+_OPTIONS_HEAD = """# Options of `fade serve`
+
+Made from the code by `make docs`; do not edit. What they are for is in [operations.md](operations.md).
+
+| option | what |
+|---|---|
+"""
+
+_CONFIGURATION_HEAD = """# Run configuration
 
 Made from the code by `make docs`; do not edit. A run's configuration is given when the run is created, by the client
 (`FadeClient(..., config=RunConfig(...))`) or with CreateRun. A run that exists is joined and keeps its own. Fields that may
@@ -22,16 +32,34 @@ history. The defaults are the paper's (arXiv 2607.01490).
 """
 
 
-def table() -> str:
-    """The page's text."""
+def configuration() -> str:
+    """What may be configured of a run."""
     rows = []
     for item in fields(RunConfig):
         live, simulated = ("yes" if item.metadata[name] else "no" for name in ("live", "simulated"))
         default = "unset" if item.default is None else f"`{item.default}`"
         rows.append(f"| `{item.name}` | {item.metadata['unit']} | {default} | {live} | {simulated} | {item.metadata['doc']} |\n")
-    return _HEAD + "".join(rows)
+    return _CONFIGURATION_HEAD + "".join(rows)
+
+
+def options() -> str:
+    """What may be said to a server."""
+    commands = argparse.ArgumentParser().add_subparsers()
+    register(commands)
+    rows = []
+    for action in commands.choices["serve"]._actions:
+        if action.dest != "help":
+            value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+            value = "\\|".join(action.choices) if action.choices else value
+            what = (action.help or "") % vars(action)
+            rows.append(f"| `{action.option_strings[0]} {value}".rstrip() + f"` | {what} |\n")
+    return _OPTIONS_HEAD + "".join(rows)
+
+
+PAGES = {"configuration.md": configuration, "options.md": options}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(table())
-    sys.stdout.write(f"{PAGE}\n")
+    for name, made in PAGES.items():
+        (FOLDER / name).write_text(made())
+        sys.stdout.write(f"{FOLDER / name}\n")

@@ -51,9 +51,12 @@ def test_the_maths_imports_no_input_output_clock_thread_or_log() -> None:
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("fade_client", ("torch", "fastapi", "redis", "uvicorn", "matplotlib")),
+        ("fade_client", ("torch", "fastapi", "redis", "uvicorn", "matplotlib", "rich", "shtab")),
         ("fade_service.server", ("torch", "fade_client", "matplotlib")),
-        ("fade_client.cli, fade_service.cli, fade_trainer.cli", ("torch", "fastapi", "uvicorn", "matplotlib", "tqdm")),
+        (
+            "fade_client.cli, fade_service.cli, fade_trainer.cli",
+            ("torch", "fastapi", "uvicorn", "matplotlib", "tqdm", "rich", "shtab"),
+        ),
     ],
 )
 def test_importing_brings_nothing_heavy_along(module: str, absent: tuple[str, ...]) -> None:
@@ -67,9 +70,10 @@ PUBLIC = {
         "DEFAULT_ENVIRONMENT", "EMPTY_STATE", "MATHS_VERSION", "Answer", "Batch", "ControllerState", "Decomposition",
         "Diagnostics", "Entropy", "EntropyKindError", "EnvironmentAnswer", "EnvironmentReport", "EnvironmentState",
         "FadeError", "Groups", "InvalidBatchError", "InvalidConfigError", "Likeness", "MeasuredDecomposition", "Parameter",
-        "RowStatus", "RunConfig", "Schedule", "TwoLevel", "Warning", "advantage_names", "apply_schedules", "decompose",
+        "RowStatus", "RunConfig", "Schedule", "Telemetry", "Trajectory", "TwoLevel", "Warning", "Watch",
+        "advantage_names", "apply_schedules", "decompose",
         "decompose_rows", "fade_advantages", "group_rows", "named_advantages", "observe", "schedule_of",
-        "two_level_advantages",
+        "simulate", "two_level_advantages", "watch",
     ],
     "fade_service": ["FadeServer"],
     "fade_service.store": [

@@ -182,8 +182,8 @@ class Schedule:
 
         Per environment (``fade/<name>``, or ``fade/<environment>/<name>`` where there are several): alpha, delta, scale, phase,
         mode, applied_alpha, applied_delta, p_hat, h_hat, h_target, p_step, h_step (entropies in nats per token), mass_success,
-        mass_failure, mass_vs_grpo, coverage, observations. Once: source, revision, rejection, and the counters rejected, unsent,
-        lost, dropped.
+        mass_failure, mass_vs_grpo, sign_ratio, difficulty_centre, coverage, observations. Once: source, revision, rejection, and
+        the counters rejected, unsent, lost, dropped.
         """
         values: dict[str, float | int | str | None] = {}
         for name, part in self.parts.items():
@@ -192,6 +192,9 @@ class Schedule:
         values.update({"fade/source": self.source, "fade/revision": self.revision, "fade/rejection": self.rejection})
         values.update({f"fade/{name}": count for name, count in self.counters.items()})
         return {key: value for key, value in values.items() if value is not None}
+
+
+_MASSES = ("mass_success", "mass_failure", "mass_vs_grpo", "sign_ratio", "difficulty_centre")
 
 
 def _part_metrics(part: Part, source: Source) -> dict[str, float | int | str | None]:
@@ -211,7 +214,7 @@ def _part_metrics(part: Part, source: Source) -> dict[str, float | int | str | N
     if seen is not None:
         values.update(p_step=seen.solve_rate, h_step=seen.entropy_nats, coverage=seen.coverage)
     if seen is not None and source not in ("HELD", "NEUTRAL"):  # the masses are those of the controller's own schedule
-        values.update(mass_success=seen.mass_success, mass_failure=seen.mass_failure, mass_vs_grpo=seen.mass_vs_grpo)
+        values.update({name: getattr(seen, name) for name in _MASSES})
     return values
 
 

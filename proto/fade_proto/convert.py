@@ -55,6 +55,7 @@ _MODE, _ESTIMATOR = _CONFIG_ENUMS["mode"], _CONFIG_ENUMS["estimator"]
 
 _CONFIG_FIELDS = tuple(item.name for item in fields(RunConfig))
 _DIAGNOSTICS_FIELDS = tuple(item.name for item in fields(Diagnostics))
+_OPTIONAL_DIAGNOSTICS = tuple(item.name for item in fields(Diagnostics) if "None" in str(item.type))
 _STATE_FIELDS = tuple(item.name for item in fields(EnvironmentState) if item.name != "warmup_entropy_nats")
 
 
@@ -158,10 +159,8 @@ def answer_to_proto(name: str, answer: EnvironmentAnswer, message: observation.E
 
 def answer_from_proto(message: observation.EnvironmentSchedule) -> EnvironmentAnswer:
     """The inverse of :func:`answer_to_proto`, without the name; a newer server's hold reasons, unknown here, are left out."""
-    seen = message.diagnostics
-    optional = {
-        name: getattr(seen, name) if seen.HasField(name) else None for name in ("solve_rate", "entropy_nats", "mass_vs_grpo")
-    }
+    seen: Any = message.diagnostics
+    optional = {name: getattr(seen, name) if seen.HasField(name) else None for name in _OPTIONAL_DIAGNOSTICS}
     values = {name: getattr(seen, name) for name in _DIAGNOSTICS_FIELDS}
     outcome: Any = _OUTCOME[1].get(message.outcome, "applied")
     reasons: Any = tuple(_HOLD_REASON[1][reason] for reason in message.hold_reasons if reason in _HOLD_REASON[1])

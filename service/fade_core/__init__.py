@@ -11,8 +11,10 @@ from fade_core.decompose import Decomposition, Likeness, MeasuredDecomposition, 
 from fade_core.errors import EntropyKindError, FadeError, InvalidBatchError, InvalidConfigError
 from fade_core.rewards import DEFAULT_ENVIRONMENT, Batch, Entropy, EnvironmentReport, Groups, RowStatus, group_rows
 from fade_core.schedule import Schedule, apply_schedules, schedule_of
+from fade_core.simulate import Telemetry, Trajectory, simulate
 from fade_core.state import EMPTY_STATE, MATHS_VERSION, ControllerState, EnvironmentState
 from fade_core.two_level import Parameter, TwoLevel, two_level_advantages
+from fade_core.watch import Watch, watch
 
 __all__ = [
     "DEFAULT_ENVIRONMENT",
@@ -38,8 +40,11 @@ __all__ = [
     "RowStatus",
     "RunConfig",
     "Schedule",
+    "Telemetry",
+    "Trajectory",
     "TwoLevel",
     "Warning",
+    "Watch",
     "advantage_names",
     "apply_schedules",
     "decompose",
@@ -49,5 +54,7 @@ __all__ = [
     "named_advantages",
     "observe",
     "schedule_of",
+    "simulate",
     "two_level_advantages",
+    "watch",
 ]

@@ -43,6 +43,8 @@ class Diagnostics:
         entropy_nats: h_step, nats per token; None where none came.
         mass_success, mass_failure: Mean over scored rollouts of the positive and of the negative part of A, as scheduled.
         mass_vs_grpo: sum |A| / sum |r - rbar| on this batch; None where the latter is 0.
+        sign_ratio: mass_success / mass_failure; None where there is no mass.
+        difficulty_centre: Mean of the groups' solve rates, weighted by their mass; None where there is none.
     """
 
     rollout_count: int
@@ -66,6 +68,8 @@ class Diagnostics:
     mass_success: float
     mass_failure: float
     mass_vs_grpo: float | None
+    sign_ratio: float | None
+    difficulty_centre: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +160,8 @@ def observe(
         seen[name] = _look(config, groups, inside, report, batch.entropy if report.entropy is None else report.entropy)
         before = state.environments.get(name, EnvironmentState())
         holds = ("eval",) if evaluation else seen[name].holds
-        moved[name] = _move(config, name, before, seen[name], holds)
+        step = seen[name]
+        moved[name] = move_averages(config, name, before, step.solve_rate, step.entropy_nats, step.entropy_kind, holds)
     unscaled = {name: schedule_of(config, moved[name]) for name in members}
     schedules, masses = _scale(config, groups, unscaled, members)
 
@@ -200,12 +205,14 @@ class _Totals(NamedTuple):
 class _Masses(NamedTuple):
     """Sums over one environment's rollouts: of A where it is positive, of -A where it is negative, of |r - rbar|.
 
-    ``groups`` counts the groups with a non-zero advantage: subset finds none where no more than alpha - 1 rollouts failed.
+    ``centre`` is the mass's mean solve rate. ``groups`` counts the groups with a non-zero advantage: subset finds none where no
+    more than alpha - 1 rollouts failed.
     """
 
     success: float
     failure: float
     plain: float
+    centre: float
     groups: int
 
 
@@ -307,20 +314,41 @@ def _look(
     )
 
 
-def _move(config: RunConfig, name: str, before: EnvironmentState, seen: _Seen, holds: tuple[HoldReason, ...]) -> EnvironmentState:
-    """The averages after one observation (FADE.md, section 3)."""
+def move_averages(
+    config: RunConfig,
+    name: str,
+    before: EnvironmentState,
+    solve_rate: float | None,
+    entropy_nats: float | None,
+    entropy_kind: str,
+    holds: tuple[HoldReason, ...],
+) -> EnvironmentState:
+    """The averages of an environment after one observation (FADE.md, section 3).
+
+    Args:
+        config: The run's configuration.
+        name: The environment.
+        before: Its averages before.
+        solve_rate: p_step; None where there is none.
+        entropy_nats: h_step, in nats per token; None where there is none.
+        entropy_kind: How that was measured.
+        holds: Why averages are held.
+
+    Raises:
+        EntropyKindError: Entropy of another kind than the average is made of.
+    """
     if "eval" in holds:
         return before
     moved: dict[str, Any] = {"observation_count": before.observation_count + 1}
     fresh = before.entropy_kind is None or before.entropy_baseline != config.entropy_baseline
-    if seen.entropy_nats is not None and not fresh and before.entropy_kind != seen.entropy_kind:
-        raise EntropyKindError(name, str(before.entropy_kind), seen.entropy_kind)
+    if entropy_nats is not None and not fresh and before.entropy_kind != entropy_kind:
+        raise EntropyKindError(name, str(before.entropy_kind), entropy_kind)
     if "quorum" not in holds:
-        if seen.solve_rate is not None and "prefiltered" not in holds:
-            moved["solve_rate"] = _average(config, before.solve_rate, seen.solve_rate)
-        if seen.entropy_nats is not None:
-            moved |= _moved_entropy(config, EnvironmentState() if fresh else before, seen.entropy_nats)
-            moved |= {"entropy_kind": seen.entropy_kind, "entropy_baseline": config.entropy_baseline}
+        if solve_rate is not None and "prefiltered" not in holds:
+            moved["solve_rate"] = _average(config, before.solve_rate, solve_rate)
+        if entropy_nats is not None:
+            moved |= _moved_entropy(config, EnvironmentState() if fresh else before, entropy_nats)
+            moved |= {"entropy_kind": entropy_kind, "entropy_baseline": config.entropy_baseline}
     return replace(before, **moved)
 
 
@@ -345,6 +373,7 @@ def _scale(
     """The schedules with their scale, and the masses of each environment under them."""
     masses: dict[str, _Masses] = {}
     spread = groups.spread * groups.has_signal
+    rates = groups.solved_count / np.maximum(groups.scored_count, 1)
     for name, inside in members.items():
         schedule = schedules[name]
         own = group_masses(groups, schedule.alpha, schedule.estimator)
@@ -352,7 +381,8 @@ def _scale(
             own = own * inside
         success = float(np.add.reduce(own))
         plain = 2 * float(np.add.reduce(spread if inside is None else spread[inside]))
-        masses[name] = _Masses(success, success / schedule.delta, plain, int(np.count_nonzero(own)))
+        centre = float(np.dot(own, rates)) / success if success > 0 else math.nan
+        masses[name] = _Masses(success, success / schedule.delta, plain, centre, int(np.count_nonzero(own)))
     if config.scale != "match_grpo":
         return schedules, masses
     total = math.fsum(item.success + item.failure for item in masses.values())
@@ -382,7 +412,7 @@ def _diagnose(
     enough_count = count(enough)
     all_solved_count = count(enough & (groups.solved_count == groups.scored_count))
     all_failed_count = count(enough & (groups.solved_count == 0))
-    success, failure, plain, effective = masses
+    success, failure, plain, centre, effective = masses
     totals = seen.totals
     plug_in = 0
     if config.estimator == "subset":
@@ -409,6 +439,8 @@ def _diagnose(
         mass_success=success / totals.scored if totals.scored else 0.0,
         mass_failure=failure / totals.scored if totals.scored else 0.0,
         mass_vs_grpo=(success + failure) / plain if plain > 0 else None,
+        sign_ratio=success / failure if failure > 0 else None,
+        difficulty_centre=centre if success > 0 else None,
     )
 
 

@@ -21,7 +21,7 @@ _EXTRA_MODULES = (
     "fastapi", "fastapi_offline", "uvicorn", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "redis",
 )  # fmt: skip
 
-_log = logging.getLogger("fade")
+_log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,6 +84,16 @@ def _register_serve(subparsers: argparse._SubParsersAction[argparse.ArgumentPars
     serve.add_argument(
         "--drain-seconds", type=float, default=10.0, help="time that calls under way get to finish (default: %(default)s)"
     )
+    serve.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="of the log on standard error (default: %(default)s)"
+    )
+    serve.add_argument(
+        "--log-level",
+        action="append",
+        default=[],
+        metavar="[LOGGER=]LEVEL",
+        help="debug, info, warning or error: of all, or of a logger such as fade_service.store; again for more (default: info)",
+    )
     add_access_options(serve)
     serve.set_defaults(handler=_serve)
 
@@ -92,6 +102,7 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         from prometheus_client import disable_created_metrics
 
+        from fade_service import logs
         from fade_service.errors import ServiceError
         from fade_service.server import FadeServer
         from fade_service.store import default_store_url, shown
@@ -106,9 +117,9 @@ def _serve(options: argparse.Namespace) -> int:
     store = options.store or default_store_url()
     if options.durability is not None:
         store += f"{'&' if '?' in store else '?'}durability={options.durability}"
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and Prometheus reads none of them
     try:
+        logs.set_up(options.log_format, options.log_level)
         server = FadeServer(
             store,
             host=options.host,

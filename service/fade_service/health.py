@@ -16,14 +16,16 @@ class Health:
         self._problems = dict.fromkeys(components, "has not reported yet")
         self._listeners: list[Listener] = []
 
-    def report(self, component: str, problem: str = "") -> None:
-        """What a component says of itself; no problem means that it serves."""
+    def report(self, component: str, problem: str = "") -> bool:
+        """What a component says of itself; no problem means that it serves. Whether it did not say so before."""
         with self._lock:
             before = self._serving()
+            is_news = bool(problem) != bool(self._problems[component])
             self._problems[component] = problem
             if self._serving() != before:
                 for listener in self._listeners:
                     listener(not before)
+        return is_news
 
     def subscribe(self, listener: Listener) -> None:
         """Calls ``listener`` with whether the whole serves: now, and at each change."""

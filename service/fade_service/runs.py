@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 from cachetools import LRUCache
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from fade_core import ControllerState, RunConfig
+from fade_core import ControllerState, RunConfig, Watch
 from fade_proto.convert import config_from_proto, state_from_proto, state_to_proto
 from fade_proto.storage.v1.storage_pb2 import BranchRecord, RunHead, RunRecord
+from fade_proto.storage.v1.storage_pb2 import Watch as StoredWatch
 from fade_service import failpoints
 from fade_service.errors import ServiceError
 from fade_service.store.base import Store, StoredObservation, StoredRun
@@ -36,6 +37,7 @@ class Head:
         state: The controller's state there.
         trainer_step: The trainer's step there.
         observe_time: When the last observation was committed.
+        watches: What the warnings remember, by environment.
     """
 
     branch: str
@@ -43,6 +45,7 @@ class Head:
     state: ControllerState
     trainer_step: int | None
     observe_time: Timestamp | None
+    watches: Mapping[str, Watch] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The stored bytes."""
@@ -51,6 +54,8 @@ class Head:
         )
         if self.trainer_step is not None:
             message.trainer_step = self.trainer_step
+        for name, item in sorted(self.watches.items()):
+            message.watches.append(_stored_watch(name, item))
         return message.SerializeToString(deterministic=True)
 
     @classmethod
@@ -63,7 +68,19 @@ class Head:
             state=state_from_proto(message.state),
             trainer_step=message.trainer_step if message.HasField("trainer_step") else None,
             observe_time=message.observe_time if message.HasField("observe_time") else None,
+            watches={item.environment: _watch(item) for item in message.watches},
         )
+
+
+def _stored_watch(environment: str, watch: Watch) -> StoredWatch:
+    known = {item.name: value for item in fields(watch) if (value := getattr(watch, item.name)) is not None}
+    return StoredWatch(environment=environment, **known)
+
+
+def _watch(stored: StoredWatch) -> Watch:
+    values = {descriptor.name: value for descriptor, value in stored.ListFields()}
+    del values["environment"]
+    return Watch(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

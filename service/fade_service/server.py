@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import socket
 import ssl
@@ -9,7 +10,7 @@ import threading
 from types import TracebackType
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from fade_service import failpoints
 from fade_service.access.http_gate import Protocol
@@ -17,13 +18,19 @@ from fade_service.access.limits import HEADER_LIMIT_BYTES
 from fade_service.access.policy import Access
 from fade_service.errors import ServiceError
 from fade_service.health import Health
-from fade_service.metrics import Metrics
+from fade_service.http_calls import HttpCalls
+from fade_service.insight import Insight
+from fade_service.logs import Event
+from fade_service.metrics import Metrics, RunsCollector
 from fade_service.rpc.server import make_server
 from fade_service.runs import Runs
 from fade_service.store import default_store_url, open_store
+from fade_service.store.measured import MeasuredStore
 from fade_service.web.app import make_app
 
 STORE_CHECK_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
 
 
 class FadeServer:
@@ -67,11 +74,14 @@ class FadeServer:
         self.http_port = http_port
         self.store_url = store or default_store_url()
         self._drain_seconds = drain_seconds
-        self._store = open_store(self.store_url)
+        metrics = Metrics()
+        self._store = MeasuredStore(open_store(self.store_url), self.store_url.partition(":")[0], metrics.store)
         self._health = Health("server", "store")
-        runs, metrics = Runs(self._store), Metrics()
-        self._grpc = make_server(runs, metrics, self._health, access)
-        self._web = _WebServer(make_app(runs, metrics, self._health, access), self._tls_context)
+        runs = Runs(self._store)
+        metrics.registry.register(RunsCollector(runs))
+        self._insight = Insight(runs)
+        self._grpc = make_server(runs, self._insight, metrics, self._health, access)
+        self._web = _WebServer(HttpCalls(make_app(self._insight, metrics, self._health, access)), self._tls_context)
         self._stopping = threading.Event()
         self._stopped = threading.Event()
         self._watch = threading.Thread(target=self._watch_store, name="fade-store-watch", daemon=True)
@@ -106,6 +116,7 @@ class FadeServer:
         drained = self._grpc.stop(self._drain_seconds)
         failpoints.reach("drain")
         drained.wait()
+        self._insight.close()
         self._web.stop()
         if self._watch.is_alive():
             self._watch.join()
@@ -137,18 +148,20 @@ class FadeServer:
             self._check_store()
 
     def _check_store(self) -> None:
+        problem = ""
         try:
             self._store.ping()
         except ServiceError as error:
-            self._health.report("store", str(error))
-        else:
-            self._health.report("store")
+            problem = str(error)
+        if self._health.report("store", problem):
+            level = logging.WARNING if problem else logging.INFO
+            _log.log(level, Event(event="store", serves=not problem, problem=problem))
 
 
 class _WebServer:
     """uvicorn on a thread of its own."""
 
-    def __init__(self, app: FastAPI, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, app: ASGIApp, tls: ssl.SSLContext | None) -> None:
         config = uvicorn.Config(
             app,
             http=Protocol,
@@ -174,7 +187,9 @@ class _WebServer:
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=128)
+    listener = socket.create_server((host, port), family=family, backlog=128)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it on sockets of its own making only
+    return listener
 
 
 def _address(host: str, port: int) -> str:

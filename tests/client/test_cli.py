@@ -23,8 +23,8 @@ def test_status_lists_the_runs(server: str, connect: Any, batch: Any, capsys: py
     assert line[:5] == ["projects/default/runs/r", "active", "main", "1", "7"]
 
 
-def test_status_of_nobody_is_one_sentence_and_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--address", "127.0.0.1:1", "--timeout-seconds", "0.3"]) == 1
+def test_status_of_nobody_is_one_sentence_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--address", "127.0.0.1:1", "--timeout-seconds", "0.3"]) == 3
     assert capsys.readouterr().err.startswith("fade: Check at 127.0.0.1:1 failed")
 
 

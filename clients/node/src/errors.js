@@ -40,7 +40,8 @@ export class RejectedError extends FadeClientError {
    * @param {string} message
    * @param {object} details
    * @param {string} details.reason UPPER_SNAKE, from a closed set ("INVALID_FIELD", "WRITER_FENCED", ...).
-   * @param {string} [details.field] Path of the wrong field without its row; empty where the reason is about no field.
+   * @param {string} [details.field] The contract's path of the wrong field ("policy_versions") without its row; empty where the
+   *   reason is about no field.
    * @param {number | null} [details.row] Row in request order; null where the field has no rows.
    * @param {string} [details.code] Name of the gRPC status code.
    * @param {Record<string, string>} [details.metadata] The dynamic parts of the message.
@@ -61,10 +62,12 @@ export class ClosedError extends FadeClientError {}
 /**
  * A report that cannot be read as what it should be.
  *
- * @param {string} field
+ * @param {string} name As a report calls it; the error's `field` has the contract's words.
  * @param {string} problem What is wrong and what to do.
  * @param {number | null} [row]
  */
-export function invalidField(field, problem, row = null) {
-  return new RejectedError(`${field}: ${problem}`, { reason: "INVALID_FIELD", field, row });
+export function invalidField(name, problem, row = null) {
+  const lower = (/** @type {string} */ letter) => `_${letter.toLowerCase()}`;
+  const field = name === "rollouts" ? "rollout_index" : name.replace(/[A-Z](?=[^\]]*$)/g, lower); // environments keep their names
+  return new RejectedError(`${name}${row === null ? "" : `[${row}]`}: ${problem}`, { reason: "INVALID_FIELD", field, row });
 }

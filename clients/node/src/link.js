@@ -48,7 +48,7 @@ export class Link {
   #working = null;
   #hurry = new AbortController();
 
-  /** @param {import("./client.js").Settings} settings */
+  /** @param {import("./settings.js").Settings} settings */
   constructor(settings) {
     this.#settings = settings;
     this.#transport = new Transport(settings.address, settings.token);

@@ -1,43 +1,66 @@
-/** From what a trainer holds to the columns of an ObserveRequest. */
+/** From the columns that a trainer holds to a batch with numbered groups. */
 
 import { invalidField } from "./errors.js";
+import { checkNames, column, isRecord, optional, shown } from "./read.js";
 
 /** What a row is; the numbers are the contract's. */
 export const RowStatus = Object.freeze({ SCORED: 1, TRUNCATED: 2, MISSING: 3, ERROR: 4, PADDING: 5, STALE: 6 });
 
 export const DEFAULT_ENVIRONMENT = "default";
 
-/** Group labels go to the service for messages to people only; longer ones (whole prompts) are cut to this many characters. */
-const LABEL_LENGTH = 80;
+const COLUMNS = ["rewards", "groups", "rollouts", "statuses", "solved", "environments"];
+const VERSIONS = ["policyVersions", "currentPolicyVersion", "trainerStep"];
+const FIELDS = [...COLUMNS, "entropy", ...VERSIONS, "filteredAllSolved", "filteredAllFailed", "prefiltered", "evaluation"];
+
+/** @typedef {import("./read.js").Kind} Kind */
+
+/** @type {Kind} */
+const REWARD = [(value) => typeof value === "number" || value === null, "a number, or null where the row has none"];
+/** @type {Kind} Objects would each be a group of their own, and what is missing would be one group. */
+const LABEL = [
+  (value) => ["string", "bigint", "boolean"].includes(typeof value) || (typeof value === "number" && !Number.isNaN(value)),
+  "a string or a number, the same for all rows that belong together",
+];
+/** @type {Kind} */
+const STATUS = [
+  (value) => value === 0 || Object.values(RowStatus).includes(value),
+  `a value of RowStatus: ${Object.entries(RowStatus)
+    .map((entry) => entry.join(" = "))
+    .join(", ")}`,
+];
+/** @type {Kind} */
+const SOLVED = [(value) => [true, false, 1, 0].includes(value), "true or false"];
 
 /**
  * @typedef {object} Entropy Token entropy as a sum, so that pieces add up.
  * @property {number} sumNats Sum over tokens, in nats.
  * @property {number} tokenCount Tokens summed over; 0 means that none was measured.
- * @property {string} [kind] How it was measured; averages never mix kinds.
+ * @property {string | null} [kind] How it was measured; averages never mix kinds.
  */
 
+/** @typedef {string | number | bigint | boolean} Label */
+
 /**
- * @typedef {object} Columns One entry per row (N), in any order of the rows.
+ * @typedef {object} Columns One entry per row (N), in any order of the rows. Null and undefined for a column: not given.
  * @property {ArrayLike<number | null>} rewards On the declared scale; null and NaN are missing.
- * @property {ArrayLike<any>} groups Any labels; the rows of one prompt share one, and a group lives in one observation.
- * @property {ArrayLike<any>} [rollouts] Labels; rows that share one are one rollout (fan-out) and count once.
- * @property {ArrayLike<number>} [statuses] {@link RowStatus} values; 0 is SCORED.
- * @property {ArrayLike<boolean>} [solved] Flags; they win over the configured threshold.
- * @property {Map<any, string> | Record<string, string>} [environments] The environment of each group, by its label.
+ * @property {ArrayLike<Label>} groups Labels; the rows of one prompt share one, and a group lives in one observation.
+ * @property {ArrayLike<Label> | null} [rollouts] Labels; rows that share one are one rollout (fan-out) and count once.
+ * @property {ArrayLike<number> | null} [statuses] {@link RowStatus} values; 0 is SCORED.
+ * @property {ArrayLike<boolean | number> | null} [solved] Flags (1 and 0 too); they win over the configured threshold.
+ * @property {Map<any, string> | Record<string, string> | null} [environments] The environment of each group, by its label.
  */
 
 /**
- * @typedef {object} More What else a batch reports.
- * @property {Entropy | Record<string, Entropy>} [entropy] Over all tokens, or by environment.
- * @property {ArrayLike<number>} [policyVersions] The version that generated each row.
- * @property {number} [currentPolicyVersion] The version that this batch will update; needed with `policyVersions`.
- * @property {number} [trainerStep] The trainer's own step; never decreasing.
- * @property {number | Record<string, number>} [filteredAllSolved] Groups dropped before the report, all solved: one number, or
- *   by environment.
- * @property {number | Record<string, number>} [filteredAllFailed] The same, all failed.
- * @property {boolean} [prefiltered] Groups were dropped by their rewards and not counted.
- * @property {boolean} [evaluation] Answer and move nothing.
+ * @typedef {object} More What else a batch reports. Null and undefined: not given.
+ * @property {Entropy | Record<string, Entropy> | null} [entropy] Over all tokens, or by environment.
+ * @property {ArrayLike<number> | null} [policyVersions] The version that generated each row.
+ * @property {number | null} [currentPolicyVersion] The version that this batch will update; needed with `policyVersions`.
+ * @property {number | null} [trainerStep] The trainer's own step; never decreasing.
+ * @property {number | Record<string, number> | null} [filteredAllSolved] Groups dropped before the report, all solved: one
+ *   number, or by environment.
+ * @property {number | Record<string, number> | null} [filteredAllFailed] The same, all failed.
+ * @property {boolean | null} [prefiltered] Groups were dropped by their rewards and not counted.
+ * @property {boolean | null} [evaluation] Answer and move nothing.
  */
 
 /** @typedef {Columns & More} Report */
@@ -46,7 +69,7 @@ const LABEL_LENGTH = 80;
  * @typedef {object} Batch A report's rows, its groups numbered.
  * @property {Float64Array} rewards NaN where missing.
  * @property {Int32Array} groupIndex Into `labels` and `environments`.
- * @property {any[]} labels
+ * @property {Label[]} labels
  * @property {string[]} environments
  * @property {Int32Array} [rolloutIndex]
  * @property {number[]} [statuses]
@@ -56,112 +79,57 @@ const LABEL_LENGTH = 80;
 /**
  * Reads the columns of a report.
  *
- * @param {Columns} columns
+ * @param {Report} report
  * @param {string} [environment] The environment of groups where none is given.
  * @returns {Batch}
- * @throws {import("./errors.js").RejectedError} A column has another length, or a group has no environment.
+ * @throws {import("./errors.js").RejectedError} A field is unknown, a column has another length or holds what it should not, or a
+ *   group has no environment; by field and row.
  */
-export function readBatch({ rewards, groups, rollouts, statuses, solved, environments }, environment = DEFAULT_ENVIRONMENT) {
-  const values = Float64Array.from(rewards, (value) => (value === null ? NaN : Number(value)));
-  const [groupIndex, labels] = numbered(groups);
-  for (const [name, column] of Object.entries({ groups, rollout_index: rollouts, statuses, solved })) {
-    if (column && column.length !== values.length) {
-      throw invalidField(name, `has ${column.length} entries for ${values.length} rewards; give one per row`);
-    }
-  }
-  const lookUp = (/** @type {any} */ label) => {
-    if (!environments) return environment;
-    const found = environments instanceof Map ? environments.get(label) : environments[label];
-    if (found === undefined) throw invalidField("environments", `has no entry for group ${label}; name every group's`);
-    return found;
-  };
+export function readBatch(report, environment = DEFAULT_ENVIRONMENT) {
+  checkNames("report", report, FIELDS);
+  const { groups, rollouts, statuses, solved, environments } = report;
+  const rewards = Float64Array.from(column("rewards", report.rewards, REWARD), (value) => value ?? NaN);
+  const own = (/** @type {string} */ name, /** @type {any} */ values, /** @type {Kind} */ kind) =>
+    column(name, values, kind, rewards.length);
+  const [groupIndex, labels] = numbered(own("groups", groups, LABEL));
   return {
-    rewards: values,
+    rewards,
     groupIndex,
     labels,
-    environments: labels.map(lookUp),
-    rolloutIndex: rollouts && numbered(rollouts)[0],
-    statuses: statuses && Array.from(statuses),
-    solved: solved && Array.from(solved, Boolean),
+    environments: optional(environments, (given) => environmentsOf(labels, given)) ?? labels.map(() => environment),
+    rolloutIndex: optional(rollouts, (given) => numbered(own("rollouts", given, LABEL))[0]),
+    statuses: optional(statuses, (given) => own("statuses", given, STATUS)),
+    solved: optional(solved, (given) => own("solved", given, SOLVED).map(Boolean)),
   };
 }
 
 /**
- * The request that reports a batch.
- *
- * @param {string} observationId
- * @param {Batch} batch
- * @param {More} more
- * @returns {any} An ObserveRequest without what only the client's line knows.
+ * @param {Label[]} labels
+ * @param {any} given By label.
+ * @returns {string[]}
  */
-export function requestOf(observationId, batch, more) {
-  const { entropy, policyVersions, currentPolicyVersion, trainerStep } = more;
-  const single = entropy !== undefined && typeof entropy.sumNats === "number";
-  return {
-    observationId,
-    trainerStep,
-    split: more.evaluation ? "SPLIT_EVAL" : "SPLIT_TRAIN",
-    rows: {
-      rewards: Array.from(batch.rewards),
-      groupIndex: Array.from(batch.groupIndex),
-      rolloutIndex: batch.rolloutIndex && Array.from(batch.rolloutIndex),
-      statuses: batch.statuses,
-      solved: batch.solved,
-      policyVersions: policyVersions && Array.from(policyVersions),
-      currentPolicyVersion,
-    },
-    groups: {
-      count: batch.labels.length,
-      labels: batch.labels.map((label) => String(label).slice(0, LABEL_LENGTH)),
-      environments: batch.environments,
-    },
-    environments: environmentReports(batch, more, single || !entropy ? {} : /** @type {Record<string, Entropy>} */ (entropy)),
-    entropy: single ? entropy : undefined,
-  };
-}
-
-/**
- * @param {Batch} batch
- * @param {More} more
- * @param {Record<string, Entropy>} entropies
- */
-function environmentReports(batch, { filteredAllSolved, filteredAllFailed, prefiltered = false }, entropies) {
-  const inside = batch.labels.length ? [...new Set(batch.environments)] : [DEFAULT_ENVIRONMENT];
-  const solved = countsOf("filtered_all_solved", filteredAllSolved, inside);
-  const failed = countsOf("filtered_all_failed", filteredAllFailed, inside);
-  const named = [solved, failed, entropies].flatMap(Object.keys).concat(prefiltered ? inside : []);
-  return [...new Set(named)].map((environment) => ({
-    environment,
-    filteredAllSolved: solved[environment],
-    filteredAllFailed: failed[environment],
-    prefiltered,
-    entropy: entropies[environment],
-  }));
-}
-
-/**
- * @param {string} field
- * @param {number | Record<string, number> | undefined} counts
- * @param {string[]} inside
- * @returns {Record<string, number>}
- */
-function countsOf(field, counts, inside) {
-  if (typeof counts === "object") return counts;
-  if (!counts) return {};
-  if (inside.length > 1) {
-    throw invalidField(field, `is one number for a batch of ${inside.join(", ")}; give a count by environment`);
+function environmentsOf(labels, given) {
+  if (!(given instanceof Map || isRecord(given))) {
+    throw invalidField("environments", `is ${shown(given)}; give a Map or an object from each group's label to its environment`);
   }
-  return { [inside[0]]: counts };
+  const known = given instanceof Map ? given : new Map(Object.entries(given));
+  return labels.map((label) => {
+    const name = known.get(given instanceof Map ? label : String(label));
+    const group = `group ${shown(label)}`;
+    if (name === undefined) throw invalidField("environments", `has no entry for ${group}; name every group's`);
+    if (typeof name !== "string" || !name) throw invalidField("environments", `is ${shown(name)} for ${group}; give its name`);
+    return name;
+  });
 }
 
 /**
  * Numbers labels as it meets them.
  *
- * @param {ArrayLike<any>} values
- * @returns {[Int32Array, any[]]} A number per value, and the distinct labels.
+ * @param {Label[]} values
+ * @returns {[Int32Array, Label[]]} A number per value, and the distinct labels.
  */
 function numbered(values) {
-  /** @type {Map<any, number>} */
+  /** @type {Map<Label, number>} */
   const places = new Map();
   const index = Int32Array.from(values, (label) => {
     const known = places.get(label);

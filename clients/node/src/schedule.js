@@ -33,8 +33,9 @@ export class Schedule {
    * @param {"applied" | "frozen" | null} [known.outcome] "frozen": averages held; null: not known yet.
    * @param {boolean} [known.degraded] Too few rollouts were scored, in any environment.
    * @param {{reason: string, message: string, subject: string}[]} [known.warnings] What a person should look at.
+   * @param {string | null} [known.rejection] The reason that the report was refused for; null where it was not.
    * @param {import("./weights.js").Range} known.range How the run maps its rewards.
-   * @param {Map<any, string> | Record<string, string>} [known.groupEnvironments] As observed.
+   * @param {import("./report.js").Columns["environments"]} [known.groupEnvironments] As observed.
    * @param {Record<string, number>} known.counters What happened to this client's reports so far.
    */
   constructor({ observationId, parts, source, revision = null, outcome = null, degraded = false, warnings = [], ...more }) {
@@ -45,6 +46,7 @@ export class Schedule {
     this.outcome = outcome;
     this.degraded = degraded;
     this.warnings = warnings;
+    this.rejection = more.rejection ?? null;
     this.range = more.range;
     this.groupEnvironments = more.groupEnvironments;
     this.counters = more.counters;
@@ -90,18 +92,19 @@ export class Schedule {
    * The advantages of the observed batch, computed here.
    *
    * @param {ArrayLike<number | null>} rewards (N,), as observed.
-   * @param {ArrayLike<any>} groups (N,), labels as observed.
-   * @param {Omit<import("./report.js").Columns, "rewards" | "groups">} [columns] The other columns, as observed; environments
+   * @param {ArrayLike<import("./report.js").Label>} groups (N,), labels as observed.
+   * @param {Partial<import("./report.js").Report>} [columns] The other columns, as observed (or the whole report); environments
    *   only where they are others than observed.
    * @returns {Float64Array} (N,) in request order, on the mapped [0, 1] reward scale; 0 for rows without a reward.
    * @throws {import("./errors.js").RejectedError} A column cannot be read, or holds a value that the run refuses; by field and
    *   row. Neutral weights take rewards outside the declared range.
    */
   advantages(rewards, groups, columns = {}) {
-    const environments = columns.environments ?? this.groupEnvironments;
+    const neutral = this.source === "NEUTRAL";
+    const environments = neutral ? undefined : (columns?.environments ?? this.groupEnvironments);
     const single = this.parts.size === 1 ? [...this.parts.keys()][0] : DEFAULT_ENVIRONMENT;
-    const batch = readBatch({ rewards, groups, ...columns, environments }, single);
-    if (this.source === "NEUTRAL") return neutral(this.range, batch);
+    const batch = readBatch({ ...columns, rewards, groups, environments }, single);
+    if (neutral) return plain(this.range, batch);
     const weights = batch.environments.map((name, group) => this.#weightsOf(name, group, batch));
     return weigh(this.range, batch, weights).advantages;
   }
@@ -110,7 +113,7 @@ export class Schedule {
    * For a logger: flat, without the values that are not known. Per environment (`fade/<name>`, or `fade/<environment>/<name>`
    * where there are several): alpha, delta, scale, phase, mode, applied_alpha, applied_delta, p_hat, h_hat, h_target, p_step,
    * h_step (entropies in nats per token), mass_success, mass_failure, mass_vs_grpo, coverage, observations. Once: source,
-   * revision, and the counters unsent, lost, dropped.
+   * revision, rejection, and the counters rejected, unsent, lost, dropped.
    *
    * @returns {Record<string, number | string>}
    */
@@ -121,7 +124,7 @@ export class Schedule {
       const prefix = this.parts.size === 1 ? "fade/" : `fade/${name}/`;
       for (const [key, value] of Object.entries(partMetrics(part))) values[prefix + key] = value;
     }
-    const once = { source: this.source, revision: this.revision, ...this.counters };
+    const once = { source: this.source, revision: this.revision, rejection: this.rejection, ...this.counters };
     for (const [key, value] of Object.entries(once)) values[`fade/${key}`] = value;
     return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined && value !== null));
   }
@@ -193,12 +196,12 @@ function partMetrics({ schedule, state, diagnostics }) {
  * @param {import("./weights.js").Range} range
  * @param {import("./report.js").Batch} batch
  */
-function neutral(range, batch) {
+function plain(range, batch) {
   const rewards = batch.rewards.map((reward) => (Number.isFinite(reward) ? reward : NaN));
   const known = rewards.filter((reward) => !Number.isNaN(reward));
   const rewardMin = known.reduce((least, reward) => Math.min(least, reward), range.rewardMin);
   const rewardMax = known.reduce((most, reward) => Math.max(most, reward), range.rewardMax);
   const scale = (rewardMax - rewardMin) / (range.rewardMax - range.rewardMin);
   const weights = batch.labels.map(() => ({ ...NEUTRAL, scale }));
-  return weigh({ rewardMin, rewardMax }, { ...batch, rewards, solved: undefined }, weights).advantages;
+  return weigh({ rewardMin, rewardMax }, { ...batch, rewards }, weights).advantages;
 }

@@ -114,7 +114,10 @@ function mapped({ rewardMin, rewardMax }, { rewards, statuses }) {
     if (Number.isNaN(reward) || (statuses && WITHOUT_REWARD.includes(statuses[row]))) return NaN;
     const value = (reward - rewardMin) / (rewardMax - rewardMin);
     if (value < -CLAMP_TOLERANCE || value > 1 + CLAMP_TOLERANCE) {
-      throw invalidField("rewards", `is ${reward}, outside the declared range [${rewardMin}, ${rewardMax}]`, row);
+      const remedy = Number.isFinite(reward)
+        ? "declare rewardMin and rewardMax so that they hold every reward"
+        : "give a finite reward, or null where the row has none";
+      throw invalidField("rewards", `is ${reward}, outside the declared range [${rewardMin}, ${rewardMax}]; ${remedy}`, row);
     }
     return Math.min(Math.max(value, 0), 1);
   });

@@ -87,7 +87,7 @@ class Player {
   #client(step, writer = this.#writer(step)) {
     const name = step.client ?? "main";
     const { config, timeout_seconds: seconds = 20, on_unavailable: onUnavailable = "raise" } = this.#scenario;
-    const settings = { config: camel(config), writer, timeoutMs: seconds * 1000, onUnavailable };
+    const settings = { config: camel(config), writer, timeoutMs: seconds * 1000, onUnavailable, onRejected: "raise" };
     const make = () => new FadeClient({ address: server.address, run: this.#run, ...settings });
     if (!this.#clients.has(name)) this.#clients.set(name, make());
     return this.#clients.get(name);

@@ -594,6 +594,8 @@ class Diagnostics(_message.Message):
     MASS_SUCCESS_FIELD_NUMBER: _builtins.int
     MASS_FAILURE_FIELD_NUMBER: _builtins.int
     MASS_VS_GRPO_FIELD_NUMBER: _builtins.int
+    SIGN_RATIO_FIELD_NUMBER: _builtins.int
+    DIFFICULTY_CENTRE_FIELD_NUMBER: _builtins.int
     rollout_count: _builtins.int
     """Rollouts that count (no padding, fan-out rows once)."""
     scored_count: _builtins.int
@@ -636,6 +638,12 @@ class Diagnostics(_message.Message):
     """Mean over rollouts of the absolute negative advantages, under the schedule as computed."""
     mass_vs_grpo: _builtins.float
     """sum |A| / sum |r - rbar| on this batch; absent where the latter is 0."""
+    sign_ratio: _builtins.float
+    """mass_success / mass_failure; absent where there is no mass."""
+    difficulty_centre: _builtins.float
+    """Mean of the groups' solve rates, weighted by their mass: near 0 where hard prompts weigh, near 1 where easy ones do. Absent
+    where there is no mass.
+    """
     def __init__(
         self,
         *,
@@ -660,21 +668,31 @@ class Diagnostics(_message.Message):
         mass_success: _builtins.float = ...,
         mass_failure: _builtins.float = ...,
         mass_vs_grpo: _builtins.float | None = ...,
+        sign_ratio: _builtins.float | None = ...,
+        difficulty_centre: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_entropy_nats", b"_entropy_nats", "_mass_vs_grpo", b"_mass_vs_grpo", "_solve_rate", b"_solve_rate", "entropy_nats", b"entropy_nats", "mass_vs_grpo", b"mass_vs_grpo", "solve_rate", b"solve_rate"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_difficulty_centre", b"_difficulty_centre", "_entropy_nats", b"_entropy_nats", "_mass_vs_grpo", b"_mass_vs_grpo", "_sign_ratio", b"_sign_ratio", "_solve_rate", b"_solve_rate", "difficulty_centre", b"difficulty_centre", "entropy_nats", b"entropy_nats", "mass_vs_grpo", b"mass_vs_grpo", "sign_ratio", b"sign_ratio", "solve_rate", b"solve_rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entropy_nats", b"_entropy_nats", "_mass_vs_grpo", b"_mass_vs_grpo", "_solve_rate", b"_solve_rate", "all_failed_group_count", b"all_failed_group_count", "all_solved_group_count", b"all_solved_group_count", "clamped_count", b"clamped_count", "coverage", b"coverage", "effective_group_count", b"effective_group_count", "entropy_nats", b"entropy_nats", "filtered_all_failed", b"filtered_all_failed", "filtered_all_solved", b"filtered_all_solved", "mass_failure", b"mass_failure", "mass_success", b"mass_success", "mass_vs_grpo", b"mass_vs_grpo", "missing_count", b"missing_count", "mixed_group_count", b"mixed_group_count", "padding_count", b"padding_count", "plug_in_group_count", b"plug_in_group_count", "rollout_count", b"rollout_count", "scored_count", b"scored_count", "singleton_group_count", b"singleton_group_count", "solve_rate", b"solve_rate", "stale_count", b"stale_count", "zero_variance_group_count", b"zero_variance_group_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_difficulty_centre", b"_difficulty_centre", "_entropy_nats", b"_entropy_nats", "_mass_vs_grpo", b"_mass_vs_grpo", "_sign_ratio", b"_sign_ratio", "_solve_rate", b"_solve_rate", "all_failed_group_count", b"all_failed_group_count", "all_solved_group_count", b"all_solved_group_count", "clamped_count", b"clamped_count", "coverage", b"coverage", "difficulty_centre", b"difficulty_centre", "effective_group_count", b"effective_group_count", "entropy_nats", b"entropy_nats", "filtered_all_failed", b"filtered_all_failed", "filtered_all_solved", b"filtered_all_solved", "mass_failure", b"mass_failure", "mass_success", b"mass_success", "mass_vs_grpo", b"mass_vs_grpo", "missing_count", b"missing_count", "mixed_group_count", b"mixed_group_count", "padding_count", b"padding_count", "plug_in_group_count", b"plug_in_group_count", "rollout_count", b"rollout_count", "scored_count", b"scored_count", "sign_ratio", b"sign_ratio", "singleton_group_count", b"singleton_group_count", "solve_rate", b"solve_rate", "stale_count", b"stale_count", "zero_variance_group_count", b"zero_variance_group_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__difficulty_centre: _TypeAlias = _typing.Literal["difficulty_centre"]  # noqa: Y015
+    _WhichOneofArgType__difficulty_centre: _TypeAlias = _typing.Literal["_difficulty_centre", b"_difficulty_centre"]  # noqa: Y015
     _WhichOneofReturnType__entropy_nats: _TypeAlias = _typing.Literal["entropy_nats"]  # noqa: Y015
     _WhichOneofArgType__entropy_nats: _TypeAlias = _typing.Literal["_entropy_nats", b"_entropy_nats"]  # noqa: Y015
     _WhichOneofReturnType__mass_vs_grpo: _TypeAlias = _typing.Literal["mass_vs_grpo"]  # noqa: Y015
     _WhichOneofArgType__mass_vs_grpo: _TypeAlias = _typing.Literal["_mass_vs_grpo", b"_mass_vs_grpo"]  # noqa: Y015
+    _WhichOneofReturnType__sign_ratio: _TypeAlias = _typing.Literal["sign_ratio"]  # noqa: Y015
+    _WhichOneofArgType__sign_ratio: _TypeAlias = _typing.Literal["_sign_ratio", b"_sign_ratio"]  # noqa: Y015
     _WhichOneofReturnType__solve_rate: _TypeAlias = _typing.Literal["solve_rate"]  # noqa: Y015
     _WhichOneofArgType__solve_rate: _TypeAlias = _typing.Literal["_solve_rate", b"_solve_rate"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__difficulty_centre) -> _WhichOneofReturnType__difficulty_centre | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__entropy_nats) -> _WhichOneofReturnType__entropy_nats | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__mass_vs_grpo) -> _WhichOneofReturnType__mass_vs_grpo | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sign_ratio) -> _WhichOneofReturnType__sign_ratio | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__solve_rate) -> _WhichOneofReturnType__solve_rate | None: ...
 
@@ -895,6 +913,66 @@ class Observation(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__trainer_step) -> _WhichOneofReturnType__trainer_step | None: ...
 
 Global___Observation: _TypeAlias = Observation  # noqa: Y015
+
+@_typing.final
+class Trajectory(_message.Message):
+    """An environment's averages and schedule along a line, in columns of one length, oldest first. Stretches of a long line are
+    represented by their last observation.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    DELTA_FIELD_NUMBER: _builtins.int
+    SOLVE_RATE_FIELD_NUMBER: _builtins.int
+    ENTROPY_NATS_FIELD_NUMBER: _builtins.int
+    TARGET_ENTROPY_NATS_FIELD_NUMBER: _builtins.int
+    environment: _builtins.str
+    """The environment."""
+    @_builtins.property
+    def revision(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The line's revision after the observation."""
+
+    @_builtins.property
+    def alpha(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Difficulty exponent."""
+
+    @_builtins.property
+    def delta(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Failure divisor."""
+
+    @_builtins.property
+    def solve_rate(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Average solve rate."""
+
+    @_builtins.property
+    def entropy_nats(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Average entropy in nats per token; NaN until it is known."""
+
+    @_builtins.property
+    def target_entropy_nats(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Target entropy in nats per token; NaN until it is known."""
+
+    def __init__(
+        self,
+        *,
+        environment: _builtins.str = ...,
+        revision: _abc.Iterable[_builtins.int] | None = ...,
+        alpha: _abc.Iterable[_builtins.float] | None = ...,
+        delta: _abc.Iterable[_builtins.float] | None = ...,
+        solve_rate: _abc.Iterable[_builtins.float] | None = ...,
+        entropy_nats: _abc.Iterable[_builtins.float] | None = ...,
+        target_entropy_nats: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alpha", b"alpha", "delta", b"delta", "entropy_nats", b"entropy_nats", "environment", b"environment", "revision", b"revision", "solve_rate", b"solve_rate", "target_entropy_nats", b"target_entropy_nats"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Trajectory: _TypeAlias = Trajectory  # noqa: Y015
 
 @_typing.final
 class Warning(_message.Message):

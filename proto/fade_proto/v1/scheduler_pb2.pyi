@@ -654,6 +654,148 @@ class ListObservationsResponse(_message.Message):
 Global___ListObservationsResponse: _TypeAlias = ListObservationsResponse  # noqa: Y015
 
 @_typing.final
+class SimulateRunRequest(_message.Message):
+    """Request of SimulateRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Setting(_message.Message):
+        """The run's configuration with some fields changed."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        LABEL_FIELD_NUMBER: _builtins.int
+        CONFIG_FIELD_NUMBER: _builtins.int
+        UPDATE_MASK_FIELD_NUMBER: _builtins.int
+        label: _builtins.str
+        """OPTIONAL. The caller's own name for it."""
+        @_builtins.property
+        def config(self) -> _run_pb2.RunConfig:
+            """The new values."""
+
+        @_builtins.property
+        def update_mask(self) -> _field_mask_pb2.FieldMask:
+            """REQUIRED. Paths into RunConfig: "alpha_max", "target_entropy_nats", ... A named field that is unset takes its default."""
+
+        def __init__(
+            self,
+            *,
+            label: _builtins.str = ...,
+            config: _run_pb2.RunConfig | None = ...,
+            update_mask: _field_mask_pb2.FieldMask | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "update_mask", b"update_mask"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "label", b"label", "update_mask", b"update_mask"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    MAX_POINTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """REQUIRED. The run."""
+    branch: _builtins.str
+    """OPTIONAL. Empty means the current branch."""
+    max_points: _builtins.int
+    """OPTIONAL. Points of each trajectory at most; 0 means 500, and so many that the answer fits into one message are given."""
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___SimulateRunRequest.Setting]:
+        """OPTIONAL. At most 16."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        settings: _abc.Iterable[Global___SimulateRunRequest.Setting] | None = ...,
+        max_points: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "max_points", b"max_points", "name", b"name", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SimulateRunRequest: _TypeAlias = SimulateRunRequest  # noqa: Y015
+
+@_typing.final
+class SimulateRunResponse(_message.Message):
+    """Response of SimulateRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Simulation(_message.Message):
+        """What one setting gives."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        LABEL_FIELD_NUMBER: _builtins.int
+        TRAJECTORIES_FIELD_NUMBER: _builtins.int
+        label: _builtins.str
+        """As in the request."""
+        @_builtins.property
+        def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[_observation_pb2.Trajectory]:
+            """By environment in the order of their names."""
+
+        def __init__(
+            self,
+            *,
+            label: _builtins.str = ...,
+            trajectories: _abc.Iterable[_observation_pb2.Trajectory] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["label", b"label", "trajectories", b"trajectories"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    RECORDED_FIELD_NUMBER: _builtins.int
+    SIMULATIONS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The run."""
+    branch: _builtins.str
+    """The branch read."""
+    revision: _builtins.int
+    """The last revision of it that was read."""
+    @_builtins.property
+    def recorded(self) -> _containers.RepeatedCompositeFieldContainer[_observation_pb2.Trajectory]:
+        """What was recorded, by environment in the order of their names."""
+
+    @_builtins.property
+    def simulations(self) -> _containers.RepeatedCompositeFieldContainer[Global___SimulateRunResponse.Simulation]:
+        """In the order of the request's settings."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_observation_pb2.Warning]:
+        """What the caller should look at; TELEMETRY_AS_RECORDED always."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        recorded: _abc.Iterable[_observation_pb2.Trajectory] | None = ...,
+        simulations: _abc.Iterable[Global___SimulateRunResponse.Simulation] | None = ...,
+        warnings: _abc.Iterable[_observation_pb2.Warning] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "name", b"name", "recorded", b"recorded", "revision", b"revision", "simulations", b"simulations", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SimulateRunResponse: _TypeAlias = SimulateRunResponse  # noqa: Y015
+
+@_typing.final
 class RestoreRunRequest(_message.Message):
     """Request of RestoreRun."""
 

@@ -67,6 +67,11 @@ class SchedulerServiceStub(object):
                 request_serializer=fade_dot_v1_dot_scheduler__pb2.ListObservationsRequest.SerializeToString,
                 response_deserializer=fade_dot_v1_dot_scheduler__pb2.ListObservationsResponse.FromString,
                 )
+        self.SimulateRun = channel.unary_unary(
+                '/fade.v1.SchedulerService/SimulateRun',
+                request_serializer=fade_dot_v1_dot_scheduler__pb2.SimulateRunRequest.SerializeToString,
+                response_deserializer=fade_dot_v1_dot_scheduler__pb2.SimulateRunResponse.FromString,
+                )
         self.RestoreRun = channel.unary_unary(
                 '/fade.v1.SchedulerService/RestoreRun',
                 request_serializer=fade_dot_v1_dot_scheduler__pb2.RestoreRunRequest.SerializeToString,
@@ -151,6 +156,14 @@ class SchedulerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SimulateRun(self, request, context):
+        """Moves the controller along a line's stored telemetry under other settings: what alpha and delta would have been. Pure. Errors:
+        NOT_FOUND, INVALID_ARGUMENT (also for a setting that telemetry cannot tell of).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RestoreRun(self, request, context):
         """Opens a new branch from a snapshot or from a revision, and claims it for the writer. The branch left behind stays
         readable and is never written again. Errors: NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION (step or digest differ).
@@ -211,6 +224,11 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.ListObservations,
                     request_deserializer=fade_dot_v1_dot_scheduler__pb2.ListObservationsRequest.FromString,
                     response_serializer=fade_dot_v1_dot_scheduler__pb2.ListObservationsResponse.SerializeToString,
+            ),
+            'SimulateRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.SimulateRun,
+                    request_deserializer=fade_dot_v1_dot_scheduler__pb2.SimulateRunRequest.FromString,
+                    response_serializer=fade_dot_v1_dot_scheduler__pb2.SimulateRunResponse.SerializeToString,
             ),
             'RestoreRun': grpc.unary_unary_rpc_method_handler(
                     servicer.RestoreRun,
@@ -395,6 +413,23 @@ class SchedulerService(object):
         return grpc.experimental.unary_unary(request, target, '/fade.v1.SchedulerService/ListObservations',
             fade_dot_v1_dot_scheduler__pb2.ListObservationsRequest.SerializeToString,
             fade_dot_v1_dot_scheduler__pb2.ListObservationsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SimulateRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/fade.v1.SchedulerService/SimulateRun',
+            fade_dot_v1_dot_scheduler__pb2.SimulateRunRequest.SerializeToString,
+            fade_dot_v1_dot_scheduler__pb2.SimulateRunResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

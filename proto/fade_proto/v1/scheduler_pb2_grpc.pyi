@@ -68,6 +68,10 @@ class SchedulerServiceStub:
     """Applies a schedule or a named advantage to rows. Pure: for trainers that ask per group or per rank."""
     ListObservations: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.ListObservationsRequest, _scheduler_pb2.ListObservationsResponse]
     """Lists the observations along one line of history, oldest first."""
+    SimulateRun: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.SimulateRunRequest, _scheduler_pb2.SimulateRunResponse]
+    """Moves the controller along a line's stored telemetry under other settings: what alpha and delta would have been. Pure. Errors:
+    NOT_FOUND, INVALID_ARGUMENT (also for a setting that telemetry cannot tell of).
+    """
     RestoreRun: _grpc.UnaryUnaryMultiCallable[_scheduler_pb2.RestoreRunRequest, _scheduler_pb2.RestoreRunResponse]
     """Opens a new branch from a snapshot or from a revision, and claims it for the writer. The branch left behind stays
     readable and is never written again. Errors: NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION (step or digest differ).
@@ -104,6 +108,10 @@ class SchedulerServiceAsyncStub(SchedulerServiceStub):
     """Applies a schedule or a named advantage to rows. Pure: for trainers that ask per group or per rank."""
     ListObservations: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.ListObservationsRequest, _scheduler_pb2.ListObservationsResponse]  # type: ignore[assignment]
     """Lists the observations along one line of history, oldest first."""
+    SimulateRun: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.SimulateRunRequest, _scheduler_pb2.SimulateRunResponse]  # type: ignore[assignment]
+    """Moves the controller along a line's stored telemetry under other settings: what alpha and delta would have been. Pure. Errors:
+    NOT_FOUND, INVALID_ARGUMENT (also for a setting that telemetry cannot tell of).
+    """
     RestoreRun: _aio.UnaryUnaryMultiCallable[_scheduler_pb2.RestoreRunRequest, _scheduler_pb2.RestoreRunResponse]  # type: ignore[assignment]
     """Opens a new branch from a snapshot or from a revision, and claims it for the writer. The branch left behind stays
     readable and is never written again. Errors: NOT_FOUND, INVALID_ARGUMENT, FAILED_PRECONDITION (step or digest differ).
@@ -197,6 +205,16 @@ class SchedulerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduler_pb2.ListObservationsResponse, _abc.Awaitable[_scheduler_pb2.ListObservationsResponse]]:
         """Lists the observations along one line of history, oldest first."""
+
+    @_abc_1.abstractmethod
+    def SimulateRun(
+        self,
+        request: _scheduler_pb2.SimulateRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduler_pb2.SimulateRunResponse, _abc.Awaitable[_scheduler_pb2.SimulateRunResponse]]:
+        """Moves the controller along a line's stored telemetry under other settings: what alpha and delta would have been. Pure. Errors:
+        NOT_FOUND, INVALID_ARGUMENT (also for a setting that telemetry cannot tell of).
+        """
 
     @_abc_1.abstractmethod
     def RestoreRun(

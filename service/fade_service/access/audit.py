@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from fade_proto.v1 import run_pb2
 from fade_service.access.policy import Caller
 from fade_service.errors import ServiceError
+from fade_service.logs import Event
 from fade_service.runs import Runs, decoded
 from fade_service.scheduler.lifecycle import run_message
 
@@ -74,7 +74,7 @@ def write(method: str, caller: Caller, peer: str, outcome: str, **more: Any) -> 
     """
     time = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     line = {"time": time, "method": method, "token": caller.token, "subject": caller.subject, "peer": peer, **more}
-    _log.info("%s", json.dumps({key: value for key, value in line.items() if value} | {"outcome": outcome}))
+    _log.info(Event({key: value for key, value in line.items() if value}, outcome=outcome))
 
 
 def _run_of(method: str, request: Any) -> str:

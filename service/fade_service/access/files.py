@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 LOOK_SECONDS = 1.0
 """How long a changed file may go unnoticed."""
 
-_log = logging.getLogger("fade.access")
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

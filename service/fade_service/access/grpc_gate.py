@@ -50,15 +50,15 @@ class GrpcGate(Interceptor):
             caller = self._access.admit(details.method, rule, metadata.get("authorization"))
         except ServiceError as refusal:
             return self._refusing(details.method, refusal, started)
-        return self._letting_in(handler, caller)
+        return self._letting_in(details.method, handler, caller)
 
-    def _letting_in(self, handler: Handler, caller: Caller) -> Handler:
+    def _letting_in(self, method: str, handler: Handler, caller: Caller) -> Handler:
         has_certificates = self._access.tls is not None and self._access.tls.client_ca is not None
         kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
         behaviour = getattr(handler, kind)
 
         def answer(request: Any, context: grpc.ServicerContext) -> Any:
-            known = self._certified(caller, context) if has_certificates else caller
+            known = self._certified(method, caller, context) if has_certificates else caller
             before = CALLER.set(known)
             try:
                 return behaviour(request, context)
@@ -67,24 +67,30 @@ class GrpcGate(Interceptor):
 
         return handler._replace(**{kind: answer})  # type: ignore[attr-defined, no-any-return]  # a named tuple
 
-    def _certified(self, caller: Caller, context: grpc.ServicerContext) -> Caller:
+    def _certified(self, method: str, caller: Caller, context: grpc.ServicerContext) -> Caller:
         """The caller with what its certificate says."""
         subjects = subjects_of_call(context.auth_context())
+        started = time.perf_counter()
         try:
             self._access.check_subjects(subjects)
         except ServiceError as refusal:
+            self._count(method, refusal, started)
             abort(context, refusal)
         return replace(caller, subject=", ".join(sorted(subjects)))
 
     def _refusing(self, method: str, refusal: ServiceError, started: float) -> Handler:
         def refuse(requests: Any, context: grpc.ServicerContext) -> NoReturn:
-            service, _, name = method[1:].rpartition("/")
-            counted = self._metrics.of_method(service, name)
-            counted.started.inc()
-            counted.done(refusal.code, time.perf_counter() - started)
+            self._count(method, refusal, started)
+            name = method.rpartition("/")[2]
             if name in audit.CHANGED_FIELDS and "token" in refusal.metadata:
                 audit.write(name, Caller(token=refusal.metadata["token"]), context.peer(), refusal.reason)
             abort(context, refusal)
 
         # Whatever the method takes: a handler of a stream starts without waiting for a message, and this one never asks for any.
         return grpc.stream_unary_rpc_method_handler(refuse)
+
+    def _count(self, method: str, refusal: ServiceError, started: float) -> None:
+        service, _, name = method[1:].rpartition("/")
+        counted = self._metrics.calls.of_method(service, name)
+        counted.started.inc()
+        counted.done(time.perf_counter() - started, refusal)

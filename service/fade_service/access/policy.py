@@ -40,6 +40,7 @@ METHODS = {
     "/fade.v1.SchedulerService/GetSchedule": Rule(Role.READ, "name"),
     "/fade.v1.SchedulerService/ComputeAdvantages": Rule(Role.READ, "name"),
     "/fade.v1.SchedulerService/ListObservations": Rule(Role.READ, "parent"),
+    "/fade.v1.SchedulerService/SimulateRun": Rule(Role.READ, "name"),
     "/fade.v1.SchedulerService/RestoreRun": Rule(Role.WRITE, "name"),
     "/grpc.health.v1.Health/Check": OPEN,
     "/grpc.health.v1.Health/Watch": OPEN,
@@ -52,18 +53,32 @@ ROUTES = {
     "/healthz": OPEN,
     "/readyz": OPEN,
     "/metrics": Rule(Role.READ, ALL_PROJECTS),
-    "/": ANY_TOKEN,
+    "/": OPEN,
+    "/static": OPEN,
     "/openapi.json": ANY_TOKEN,
     "/docs": ANY_TOKEN,
     "/docs/oauth2-redirect": ANY_TOKEN,
     "/redoc": ANY_TOKEN,
     "/static-offline-docs": ANY_TOKEN,
+    "/api/v1/session": ANY_TOKEN,
+    "POST /api/v1/session": OPEN,
+    "DELETE /api/v1/session": OPEN,
     "/api/v1/runs": Rule(Role.READ, "project"),
     "/api/v1/runs/{project}/{run}": Rule(Role.READ, "project"),
+    "PATCH /api/v1/runs/{project}/{run}": Rule(Role.ADMIN, "project"),
     "/api/v1/runs/{project}/{run}/schedule": Rule(Role.READ, "project"),
     "/api/v1/runs/{project}/{run}/observations": Rule(Role.READ, "project"),
+    "/api/v1/runs/{project}/{run}/series": Rule(Role.READ, "project"),
+    "/api/v1/runs/{project}/{run}/config_changes": Rule(Role.READ, "project"),
+    "POST /api/v1/runs/{project}/{run}/simulate": Rule(Role.READ, "project"),
+    "/api/v1/overview": Rule(Role.READ, "project"),
+    "/api/v1/events": Rule(Role.READ, "project"),
+    "/api/v1/config_fields": ANY_TOKEN,
+    "/api/v1/advantages": ANY_TOKEN,
+    "/api/v1/decompose": ANY_TOKEN,
+    "POST /api/v1/decompose": ANY_TOKEN,
 }
-"""By the route's path, as the application declares it."""
+"""By the route's path, as the application declares it; with the method, where it is none that only reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +88,13 @@ class Caller:
     Attributes:
         token: The token's name; empty without one.
         project: The project that it opens; "-" is all.
+        role: What it may do there.
         subject: What the client's certificate says it is; empty without one.
     """
 
     token: str = ""
     project: str = ALL_PROJECTS
+    role: Role = Role.ADMIN
     subject: str = ""
 
     def check_project(self, project: str) -> None:
@@ -113,14 +130,18 @@ class Access:
         """Whether single calls are looked at."""
         return self.tokens is not None or bool(self.tls and self.tls.allowed_subjects)
 
+    @property
+    def identifies(self) -> bool:
+        """Whether callers have to show who they are, by token or by certificate."""
+        return self.tokens is not None or (self.tls is not None and self.tls.client_ca is not None)
+
     def check_host(self, host: str) -> None:
         """Refuses to serve other machines without asking who calls.
 
         Raises:
             ValueError: Says what to give.
         """
-        asks = self.tokens is not None or (self.tls is not None and self.tls.client_ca is not None)
-        if not (asks or self.insecure_public or is_loopback(host)):
+        if not (self.identifies or self.insecure_public or is_loopback(host)):
             raise ValueError(
                 f"--host {host} lets other machines in, and nothing asks who they are: give --tokens, or --tls-client-ca with"
                 " --tls-cert and --tls-key; or say --insecure-public if the network alone keeps others out"
@@ -154,7 +175,7 @@ class Access:
             problem = "token {token} has the role {role}, and {call} needs {needed}; use another token"
             roles = {"role": token.role.name.lower(), "needed": rule.role.name.lower()}
             raise ServiceError("ROLE_TOO_LOW", problem, token=token.name, call=call, **roles)
-        return Caller(token=token.name, project=token.project)
+        return Caller(token=token.name, project=token.project, role=token.role)
 
     def check_subjects(self, subjects: Collection[str]) -> None:
         """Refuses a client certificate none of whose names is on the list.

@@ -10,11 +10,14 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from fade_proto.v1 import observation_pb2, scheduler_pb2
+from fade_proto.v1 import scheduler_pb2
 from fade_service import scheduler
+from fade_service.access.grpc_gate import CALLER
 from fade_service.access.guard import Answer, Guard
 from fade_service.access.policy import Access
 from fade_service.errors import ServiceError
+from fade_service.insight import Insight
+from fade_service.logs import CALL, LONGEST_NAME, Call, Event, milliseconds
 from fade_service.metrics import Metrics
 from fade_service.rpc.status import abort
 from fade_service.runs import Runs
@@ -41,10 +44,11 @@ _USE_CASES: dict[str, UseCase] = {
 }
 
 
-def service_handler(runs: Runs, metrics: Metrics, access: Access) -> grpc.GenericRpcHandler[bytes, bytes]:
+def service_handler(runs: Runs, insight: Insight, metrics: Metrics, access: Access) -> grpc.GenericRpcHandler[bytes, bytes]:
     """The service's methods. They take bytes, so that too large a message gets an error that names the limit."""
     answer = {name: _plain(use_case, runs) for name, use_case in _USE_CASES.items()}
     answer["Observe"] = _observe(runs, metrics)
+    answer["SimulateRun"] = lambda request, context: insight.simulate_run(request)
     guard = Guard(access, runs, SERVICE_NAME)
     methods = scheduler_pb2.DESCRIPTOR.services_by_name["SchedulerService"].methods
     return grpc.method_handlers_generic_handler(
@@ -72,39 +76,57 @@ def _observe(runs: Runs, metrics: Metrics) -> Answer:
         observed = scheduler.observe(runs, request)
         if observed.replayed:
             context.set_trailing_metadata((("fade-replayed", "true"),))
-            outcome = "replayed"
-        elif request.split == observation_pb2.SPLIT_EVAL:
-            outcome = "evaluated"
-        else:
-            outcome = "applied" if observed.response.outcome == observation_pb2.OUTCOME_APPLIED else "frozen"
-        metrics.observations[outcome].inc()
+        metrics.observations.count(request, observed.response, replayed=observed.replayed)
         return observed.response
 
     return answer
 
 
 def _handler(name: str, request_type: type[Message], answer: Answer, metrics: Metrics) -> Callable[..., bytes]:
-    """One RPC: limits, parsing, errors and metrics around its answer."""
-    counted = metrics.of_method(SERVICE_NAME, name)
+    """One RPC: limits, parsing, errors, metrics and the log around its answer."""
+    counted = metrics.calls.of_method(SERVICE_NAME, name)
 
     def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
         started = time.perf_counter()
         counted.started.inc()
-        code = "OK"
+        outer = CALL.set(Call(context.invocation_metadata))
+        message: Message | None = None
+        refusal: ServiceError | None = None
+        failure: Exception | None = None
         try:
-            return answer(_parsed(request_type, request, context), context).SerializeToString()
+            message = _parsed(request_type, request, context)
+            return answer(message, context).SerializeToString()
         except ServiceError as error:
-            code = error.code
-            abort(context, error)
+            refusal = error
+            abort(context, refusal)
         except Exception as error:
-            code = "INTERNAL"
-            _log.exception("%s failed", name)
+            failure = error
             problem = "the service failed on this request ({kind}), and its log says how; nothing was acknowledged"
-            abort(context, ServiceError("INTERNAL", problem, kind=type(error).__name__))
+            refusal = ServiceError("INTERNAL", problem, kind=type(error).__name__)
+            abort(context, refusal)
         finally:
-            counted.done(code, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            counted.done(seconds, refusal)
+            level = logging.DEBUG if refusal is None else logging.INFO if failure is None else logging.ERROR
+            if _log.isEnabledFor(level):
+                _log.log(level, _event(name, message, refusal, seconds), exc_info=failure)
+            CALL.reset(outer)
 
     return handle
+
+
+def _event(method: str, request: Message | None, refusal: ServiceError | None, seconds: float) -> Event:
+    """How a call ended."""
+    event = Event(event="call", method=method, outcome="OK" if refusal is None else refusal.reason)
+    if refusal is not None and refusal.field:
+        event["field"] = refusal.field
+    if CALLER.get().token:
+        event["token"] = CALLER.get().token
+    for name in ("name", "parent", "run_id", "branch", "observation_id", "writer"):
+        value = getattr(request, name, "")
+        if value:
+            event[name] = value[:LONGEST_NAME]
+    return Event(event, milliseconds=milliseconds(seconds))
 
 
 def _parsed(request_type: type[Message], request: bytes, context: grpc.ServicerContext) -> Message:

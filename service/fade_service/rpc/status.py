@@ -13,6 +13,7 @@ from google.rpc.status_pb2 import Status
 from grpc_status.rpc_status import to_status
 
 from fade_service.errors import DOMAIN, ServiceError
+from fade_service.logs import CALL, REQUEST_ID, Call
 
 
 def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
@@ -25,8 +26,12 @@ def abort(context: grpc.ServicerContext, error: ServiceError) -> NoReturn:
         delay = Duration()
         delay.FromMilliseconds(math.ceil(error.retry_delay_seconds * 1000))
         details.append(_packed(RetryInfo(retry_delay=delay)))
-    code = grpc.StatusCode[error.code].value[0]
-    context.abort_with_status(to_status(Status(code=code, message=str(error), details=details)))
+    code = grpc.StatusCode[error.code]
+    status = to_status(Status(code=code.value[0], message=str(error), details=details))
+    call = CALL.get() or Call(context.invocation_metadata)
+    context.set_code(code)  # for who wraps the context to trace calls
+    metadata = (*status.trailing_metadata, (REQUEST_ID, call.id))
+    context.abort_with_status(status._replace(trailing_metadata=metadata))  # type: ignore[attr-defined]  # a named tuple
 
 
 def _packed(message: ErrorInfo | BadRequest | RetryInfo) -> Any:

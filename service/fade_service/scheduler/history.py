@@ -75,7 +75,7 @@ def list_observations(runs: Runs, request: ListObservationsRequest) -> ListObser
     page = Page.of(request, "ListObservations", (run.uid, branch), DEFAULT_PAGE_SIZE)
     response = ListObservationsResponse()
     room = PAGE_BYTES
-    for stored in _line(runs, run, branch, page.after_number(), min(page.size + 1, READ_AT_ONCE)):
+    for stored in line_of(runs, run, branch, page.after_number(), min(page.size + 1, READ_AT_ONCE)):
         room -= len(stored.payload)
         if len(response.observations) == page.size or (response.observations and room < 0):
             response.next_page_token = page.token(response.observations[-1].revision)
@@ -110,7 +110,7 @@ def segments(run: LoadedRun, branch: str) -> list[Segment]:
     return [segment for segment in reversed(line) if segment.after <= segment.until]
 
 
-def _line(runs: Runs, run: LoadedRun, branch: str, after: int, at_once: int) -> Iterator[StoredObservation]:
+def line_of(runs: Runs, run: LoadedRun, branch: str, after: int, at_once: int) -> Iterator[StoredObservation]:
     """The observations along a branch's line after a revision, oldest first."""
     for segment in segments(run, branch):
         first = max(after, segment.after)

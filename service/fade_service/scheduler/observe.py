@@ -6,10 +6,11 @@ this report was answered before; if so, that answer is the answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import fade_core
-from fade_core import Answer, Batch, FadeError
+from fade_core import Answer, Batch, FadeError, Warning
 from fade_proto.convert import (
     answer_to_proto,
     batch_from_proto,
@@ -109,7 +110,7 @@ def _evaluate(run: LoadedRun, report: _Report) -> Observed:
         _, answer = fade_core.observe(run.config, run.head.state, report.batch, evaluation=True)
     except FadeError as error:
         raise of_maths(error) from None
-    response = _response(run, report.request, run.head, run.config_revision, answer)
+    response = _response(run, report.request, run.head, run.config_revision, answer, ())
     if report.request.return_advantages:
         response.advantages.extend(answer.advantages().tolist())
     return Observed(response, replayed=False)
@@ -153,14 +154,16 @@ def _decide(run: LoadedRun, report: _Report) -> tuple[Change, ObserveResponse, A
         state, answer = fade_core.observe(config, head.state, report.batch)
     except FadeError as error:
         raise of_maths(error) from None
+    watches, warnings = fade_core.watch(config, head.watches, answer)
     after = Head(
         branch=head.branch,
         revision=head.revision + 1,
         state=state,
         trainer_step=request.trainer_step if request.HasField("trainer_step") else head.trainer_step,
         observe_time=now(),
+        watches=watches,
     )
-    response = _response(run, request, after, config_revision, answer)
+    response = _response(run, request, after, config_revision, answer, warnings)
     kept = ObservationRecord(
         answer=response.SerializeToString(deterministic=True),
         telemetry=_telemetry(request, after, answer),
@@ -183,8 +186,8 @@ def _own_branch(run: LoadedRun, request: ObserveRequest) -> Branch:
     if branch.writer not in ("", request.writer):
         raise ServiceError(
             "WRITER_FENCED",
-            "branch {branch} of {name} is written by {owner}, not by {writer}; restore the run (RestoreRun) to go on"
-            " with a branch of your own",
+            "branch {branch} of {name} is written by {owner}, not by {writer}; for a new training take another run name"
+            " (FADE_RUN), to go on with this one restore it (RestoreRun): that opens a branch of your own",
             branch=branch.id,
             name=run.name,
             owner=branch.writer,
@@ -197,8 +200,8 @@ def _check_current(run: LoadedRun, branch: Branch) -> None:
     if branch.id != run.head.branch:
         raise ServiceError(
             "WRITER_FENCED",
-            "{name} was restored to branch {current}, and branch {branch} is never written again; restore the run (RestoreRun) to"
-            " go on",
+            "{name} was restored to branch {current}, and branch {branch} is never written again; for a training of its own take"
+            " another run name (FADE_RUN), to go on with this one restore it (RestoreRun)",
             name=run.name,
             current=run.head.branch,
             branch=branch.id,
@@ -249,7 +252,9 @@ def _advantages_again(run: LoadedRun, report: _Report, answered: ObserveResponse
     return advantages
 
 
-def _response(run: LoadedRun, request: ObserveRequest, after: Head, config_revision: int, answer: Answer) -> ObserveResponse:
+def _response(
+    run: LoadedRun, request: ObserveRequest, after: Head, config_revision: int, answer: Answer, watched: Sequence[Warning]
+) -> ObserveResponse:
     response = ObserveResponse(
         name=run.name,
         branch=after.branch,
@@ -259,7 +264,7 @@ def _response(run: LoadedRun, request: ObserveRequest, after: Head, config_revis
         outcome=outcome_to_proto(answer.outcome),
         degraded=answer.degraded,
         state=state_to_proto(after.state),
-        warnings=warnings_to_proto(answer.warnings),
+        warnings=warnings_to_proto((*answer.warnings, *watched)),
     )
     for environment, item in answer.environments.items():
         answer_to_proto(environment, item, response.schedules.add())

@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.01
 RETRY_SECONDS = 5.0
 """After a piece that failed: the disk may be full, or the file locked."""
 
-_log = logging.getLogger("fade")
+_log = logging.getLogger(__name__)
 
 
 class Sweeper:

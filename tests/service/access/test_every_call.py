@@ -18,13 +18,16 @@ from tests.service.conftest import Refusal
 from fade_service.access import policy
 from fade_service.access.policy import Access
 from fade_service.health import Health
+from fade_service.insight import Insight
 from fade_service.metrics import Metrics
 from fade_service.runs import Runs
 from fade_service.store import open_store
 from fade_service.web.app import make_app
 
 OPEN_METHODS = {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"}
-OPEN_ROUTES = {"/healthz", "/readyz"}
+OPEN_PATHS = {"/healthz", "/readyz", "/", "/static/index.html"}
+OPEN_ROUTES = {("GET", path) for path in OPEN_PATHS} | {("POST", "/api/v1/session"), ("DELETE", "/api/v1/session")}
+ADMIN_ROUTES = {("PATCH", "/api/v1/runs/{project}/{run}")}
 
 SCHEDULER = "/fade.v1.SchedulerService/"
 WRITING = {"CreateRun", "Observe", "RestoreRun", "CompleteRun"}
@@ -47,14 +50,14 @@ def served_methods() -> list[str]:
 
 def served_routes() -> list[tuple[str, str]]:
     """HTTP method and declared path of every route, those of included routers too."""
-    app = make_app(Runs(open_store("memory://")), Metrics(), Health("server"), Access())
+    app = make_app(Insight(Runs(open_store("memory://"))), Metrics(), Health("server"), Access())
 
     def walk(routes: list[Any]) -> Iterator[tuple[str, str]]:
         for route in routes:
             if getattr(route, "methods", None):
                 yield from ((method, route.path) for method in sorted(route.methods))
             elif hasattr(route, "path"):  # files
-                yield "GET", f"{route.path}/swagger-ui.css"
+                yield "GET", f"{route.path}/{'index.html' if route.path == '/static' else 'swagger-ui.css'}"
             else:
                 yield from walk(route.routes)
 
@@ -64,7 +67,7 @@ def served_routes() -> list[tuple[str, str]]:
 METHODS = served_methods()
 GUARDED = [method for method in METHODS if method not in OPEN_METHODS]
 ROUTES = served_routes()
-GUARDED_ROUTES = [route for route in ROUTES if route[1] not in OPEN_ROUTES]
+GUARDED_ROUTES = [route for route in ROUTES if route not in OPEN_ROUTES and route[1] not in OPEN_PATHS]
 
 
 def request_of(method: str, project: str) -> bytes:
@@ -113,7 +116,7 @@ def bad_papers(office: Office, kind: str) -> Papers:
 
 def test_nothing_served_is_missing_here() -> None:
     assert {f"{SCHEDULER}{name}" for name in WRITING | ADMINISTERING} | OPEN_METHODS <= set(METHODS)
-    assert OPEN_ROUTES <= {path for _, path in ROUTES}
+    assert OPEN_ROUTES | ADMIN_ROUTES <= set(ROUTES)
     assert len(GUARDED) > 11 and len(GUARDED_ROUTES) > 9
 
 
@@ -232,6 +235,32 @@ def path_of(declared: str, project: str = "lab") -> str:
     return declared.replace("{project}", project).replace("{run}", "r")
 
 
+BODIES: dict[str, Any] = {
+    "PATCH": {"config": {"alpha_max": 4}},
+    "/api/v1/session": {"token": "x"},
+    "/api/v1/runs/{project}/{run}/simulate": {"settings": []},
+    "/api/v1/decompose": {"group": [1], "outcome": [1], "advantage": [0]},
+}
+PARAMETERS = {
+    "/api/v1/decompose": {"advantage": "grpo_mean"},
+    "/api/v1/events": {"project": "{project}", "run": "r"},
+    "/api/v1/overview": {"project": "{project}"},
+}
+
+
+def ask(http: httpx.Client, method: str, declared: str, project: str = "lab", listed: str = "") -> httpx.Response:
+    """The answer to a request that the route understands; of a stream only its head."""
+    query = {key: value.replace("{project}", project) for key, value in PARAMETERS.get(declared, {}).items()}
+    query |= {"project": listed} if listed else {}
+    body = None if method in ("GET", "HEAD") else BODIES.get(method, BODIES.get(declared))
+    request = http.build_request(method, path_of(declared, project), params=query, json=body, headers={"x-fade-request": "test"})
+    answer = http.send(request, stream=True)
+    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+        answer.read()
+    answer.close()
+    return answer
+
+
 def refused_there(answer: httpx.Response) -> tuple[int, str]:
     """Status and reason."""
     return answer.status_code, answer.json()["error"]["reason"]
@@ -242,19 +271,24 @@ def refused_there(answer: httpx.Response) -> tuple[int, str]:
 def test_without_a_known_token_no_route_answers(guarded: Place, method: str, declared: str, credential: str) -> None:
     token = CREDENTIALS[credential]
     with guarded.http(token) as http:
-        answer = http.request(method, path_of(declared))
+        answer = ask(http, method, declared)
     assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
     if method != "HEAD":
         assert answer.json()["error"]["reason"] == ("TOKEN_INVALID" if token else "TOKEN_MISSING")
 
 
 @pytest.mark.parametrize(
-    ("method", "declared"), [route for route in GUARDED_ROUTES if "/api/" in route[1] or "metrics" in route[1]]
+    ("method", "declared"),
+    [
+        route
+        for route in GUARDED_ROUTES
+        if "{project}" in route[1] or route[1] in ("/api/v1/overview", "/api/v1/events", "/metrics")
+    ],
 )
 def test_a_token_of_another_project_gets_no_data_from_any_route(guarded: Place, method: str, declared: str) -> None:
     with guarded.http(secret("other-admin")) as http:
-        assert refused_there(http.request(method, path_of(declared))) == (403, "PROJECT_DENIED")
-        assert refused_there(http.request(method, path_of(declared, "never-was"))) == (403, "PROJECT_DENIED")
+        assert refused_there(ask(http, method, declared)) == (403, "PROJECT_DENIED")
+        assert refused_there(ask(http, method, declared, "never-was")) == (403, "PROJECT_DENIED")
 
 
 @pytest.mark.parametrize("query", ["", "?project=-", "?project=lab", "?project=lab&project=other", "?project=other&project=lab"])
@@ -267,15 +301,32 @@ def test_no_way_of_asking_lists_another_projects_runs(guarded: Place, query: str
 @pytest.mark.parametrize(("method", "declared"), GUARDED_ROUTES)
 def test_a_read_token_of_the_right_projects_reads_every_route(guarded: Place, method: str, declared: str) -> None:
     with guarded.http(secret("all-read")) as http:
-        assert http.request(method, path_of(declared)).status_code in (200, 307)
+        answer = ask(http, method, declared)
+    assert refused_there(answer) == (403, "ROLE_TOO_LOW") if (method, declared) in ADMIN_ROUTES else answer.status_code == 200
     if declared.startswith("/api/"):
         with guarded.http(secret("lab-read")) as http:
-            query = "?project=lab" if declared == "/api/v1/runs" else ""
-            assert http.request(method, path_of(declared) + query).status_code == 200
+            answer = ask(http, method, declared, listed="lab" if declared == "/api/v1/runs" else "")
+        assert answer.status_code == (403 if (method, declared) in ADMIN_ROUTES else 200)
 
 
-@pytest.mark.parametrize("path", sorted(OPEN_ROUTES))
-def test_health_is_open_over_http(guarded: Place, path: str) -> None:
+@pytest.mark.parametrize(("method", "declared"), sorted(ADMIN_ROUTES))
+def test_only_an_admin_token_changes_a_run_over_http(guarded: Place, method: str, declared: str) -> None:
+    with guarded.http(secret("lab-write")) as http:
+        assert refused_there(ask(http, method, declared)) == (403, "ROLE_TOO_LOW")
+    with guarded.http(secret("lab-admin")) as http:
+        assert ask(http, method, declared).json()["config"]["alpha_max"] == 4
+
+
+@pytest.mark.parametrize(("method", "declared"), [route for route in ROUTES if route[0] not in ("GET", "HEAD")])
+def test_another_sites_page_changes_nothing_with_the_browsers_cookie(guarded: Place, method: str, declared: str) -> None:
+    with guarded.http() as http:
+        http.cookies.set("fade_token", secret("all-admin"))
+        answer = http.request(method, path_of(declared), json=BODIES.get(method, BODIES.get(declared)))
+    assert refused_there(answer) == (403, "CROSS_SITE")
+
+
+@pytest.mark.parametrize("path", sorted(OPEN_PATHS))
+def test_health_and_the_empty_page_are_open_over_http(guarded: Place, path: str) -> None:
     with guarded.http() as http:
         assert http.get(path).status_code == 200
 
@@ -301,7 +352,7 @@ def test_a_certificate_that_is_not_on_the_list_is_refused_by_every_route(
     sealed: Place, office: Office, method: str, declared: str
 ) -> None:
     with sealed.http(secret("all-admin"), office.issue("intruder.example", common_name="Intruder")) as http:
-        assert http.request(method, path_of(declared)).status_code == 403
+        assert ask(http, method, declared).status_code == 403
 
 
 def test_a_certificate_on_the_list_and_a_token_read(sealed: Place, trainer_papers: Papers) -> None:

@@ -7,7 +7,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import fade_client.shim
-from fade_client import RejectedError, TrainerError
+from fade_client import CheckpointError, RejectedError, TrainerError
 from fade_proto.v1 import observation_pb2, scheduler_pb2
 from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
 from fade_service import FadeServer
@@ -302,3 +302,70 @@ def test_a_checkpoint_without_the_state_is_said_and_loaded(
 ) -> None:
     data_source(arguments(load=str(tmp_path))).load(3)
     assert "fade_3.json is missing" in caplog.text
+
+
+DAMAGE: dict[str, Callable[[str], str]] = {
+    "cut off": lambda text: text[:-20],
+    "empty": lambda text: "",
+    "a list": lambda text: "[]",
+    "no entry": lambda text: "{}",
+    "no state": lambda text: '{"state": null}',
+    "a state alone": lambda text: json.dumps(json.loads(text)["state"]),
+    "a state that was changed": lambda text: text.replace('"solve_rate": 0.', '"solve_rate": 0.0'),
+    "another format": lambda text: text.replace('"format_version": 1', '"format_version": 2'),
+    "no text": lambda text: "\udcff",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_state_is_refused_by_its_file(service: Service, data_source: Any, tmp_path: Path, damage: str) -> None:
+    source = data_source(arguments(save=str(tmp_path), load=str(tmp_path)))
+    hook(arguments(), samples({0: [1, 0, 0, 0]}))
+    source.save(1)
+    path = tmp_path / "rollout/fade_1.json"
+    damaged = DAMAGE[damage](path.read_text())
+    assert damaged != path.read_text()
+    path.write_bytes(damaged.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CheckpointError, match=r"rollout/fade_1\.json.*resume from another checkpoint"):
+        source.load(1)
+
+
+def test_a_state_that_is_a_folder_is_refused_by_its_name(service: Service, data_source: Any, tmp_path: Path) -> None:
+    (tmp_path / "rollout/fade_1.json").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"rollout/fade_1\.json"):
+        data_source(arguments(load=str(tmp_path))).load(1)
+
+
+def test_a_state_that_cannot_be_written_is_said_and_stops_nothing(
+    service: Service, data_source: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "rollout").write_text("a file where a folder should be")
+    source = data_source(arguments(save=str(tmp_path)))
+    source.save(1)
+    assert source.calls == [("save", 1)]
+    assert "fade_1.json was not written" in caplog.text
+
+
+def test_a_state_is_written_whole_or_not_at_all(service: Service, data_source: Any, tmp_path: Path) -> None:
+    source = data_source(arguments(save=str(tmp_path)))
+    hook(arguments(), samples({0: [1, 0, 0, 0]}))
+    source.save(1)
+    path = tmp_path / "rollout/fade_1.json"
+    before = path.read_text()
+    (tmp_path / "twin").hardlink_to(path)  # shows what a reader that opened the file in time sees
+    hook(arguments(), samples({1: [1, 0, 0, 0]}, first=4))
+    source.save(1)
+    assert path.read_text() != before == (tmp_path / "twin").read_text()
+    assert [item.name for item in path.parent.iterdir()] == ["fade_1.json"]
+
+
+def test_division_by_the_standard_deviation_is_said_to_have_no_effect(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    fade_client.shim.say_undivided.cache_clear()
+    args = arguments(rewards_normalization=True, grpo_std_normalization=True)
+    for first in (0, 4):
+        hook(args, samples({first: [1, 0, 0, 0]}, first=first))
+    assert caplog.text.count("--disable-grpo-std-normalization") == 1
+    fade_client.shim.say_undivided.cache_clear()
+    caplog.clear()
+    hook(arguments(rewards_normalization=True, grpo_std_normalization=False), samples({8: [1, 0]}, first=8))
+    assert "standard deviation" not in caplog.text

@@ -24,6 +24,7 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer, RLOOTrainer
 
 from fade_client import CheckpointError, FadeClient, RowStatus, RunConfig, TrainerError
+from fade_client.shim import say_undivided
 from fade_client.trl import FadeGRPOMixin, FadeGRPOTrainer
 from fade_proto.v1.scheduler_pb2 import GetRunRequest, ListObservationsRequest
 from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
@@ -282,6 +283,56 @@ def test_a_second_training_with_one_trainer_goes_on_with_the_schedule(tmp_path: 
     assert len(told()[0]) == 4
 
 
+def test_another_trainer_with_the_same_client_goes_on_with_the_schedule(tmp_path: Path, client: Any, told: Any) -> None:
+    def other(completions: list[str], **_: Any) -> list[float]:
+        return [1 - value for value in tiny.reward(completions)]
+
+    fade = client()
+    for rewards in (tiny.reward, tiny.reward, other):
+        ours = trainer(FadeGRPOTrainer, tmp_path / "out", rewards=rewards, fade=fade, max_steps=2)
+        ours.train()
+        rows = [row for row in ours.state.log_history if "fade/alpha" in row]
+        assert [(row["fade/source/server"], row["fade/rejected"]) for row in rows] == [(1, 0)] * 2
+    observations, _ = told()
+    assert [item.revision for item in observations] == [1, 2, 3, 4, 5, 6], "none is a repetition"
+    assert len({item.observation_id for item in observations}) == 6
+
+
+def test_a_trainer_that_is_resumed_names_its_reports_as_before(tmp_path: Path, client: Any, told: Any) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
+    trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options).train()
+    resumed = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "out/checkpoint-1"))
+    before, after = ([item.observation_id for item in told("r", branch)[0]] for branch in ("main", ""))
+    assert before == after and len(before) == 2
+
+
+def test_a_state_that_cannot_be_written_is_said_and_stops_no_training(tmp_path: Path, client: Any, caplog: Any) -> None:
+    def block(completions: list[str], **_: Any) -> list[float]:
+        (tmp_path / "out/checkpoint-1/fade.json.part").mkdir(parents=True, exist_ok=True)
+        return tiny.reward(completions)
+
+    options = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", rewards=block, fade=client(), **options)
+    ours.train()
+    assert ours.state.global_step == 2
+    assert "checkpoint-1/fade.json was not written" in caplog.text
+    assert (tmp_path / "out/checkpoint-2/fade.json").exists()
+
+
+@pytest.mark.parametrize("entry", ["state", "entropy", "name", "reports"])
+def test_a_state_with_a_wrong_entry_is_said_with_its_path(tmp_path: Path, client: Any, entry: str) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
+    trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options).train()
+    path = tmp_path / "out/checkpoint-1/fade.json"
+    kept = json.loads(path.read_text())
+    del kept[entry]
+    path.write_text(json.dumps(kept))
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options)
+    with pytest.raises(CheckpointError, match="checkpoint-1/fade.json"):
+        ours.train(resume_from_checkpoint=str(path.parent))
+
+
 def test_a_damaged_state_in_a_checkpoint_is_said_with_its_path(tmp_path: Path, client: Any) -> None:
     options = {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
     trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), **options).train()
@@ -337,6 +388,64 @@ def test_a_server_that_goes_away_in_mid_run_stops_no_training(tmp_path: Path, se
     rows = [row for row in ours.state.log_history if "fade/source/server" in row]
     assert [row["fade/source/server"] for row in rows] == [1, 1, 0, 0, 0]
     assert [row["fade/source/local"] for row in rows] == [0, 0, 1, 1, 1]
+
+
+def test_reports_that_are_not_sent_when_the_training_ends_are_said(
+    tmp_path: Path, server: FadeServer, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def until(completions: list[str], trainer_state: Any, **_: Any) -> list[float | None]:
+        if trainer_state.global_step == 1:
+            server.stop()
+        return tiny.reward(completions)
+
+    trainer(FadeGRPOTrainer, tmp_path / "out", rewards=until, fade=client(timeout_seconds=1.0), max_steps=3).train()
+    assert "2 reports are not sent yet" in caplog.text
+
+
+def test_a_server_that_comes_late_with_another_jobs_run_stops_no_training(
+    tmp_path: Path, server: FadeServer, client: Any
+) -> None:
+    with client("taken") as first:
+        first.observe("theirs", rewards=[1.0, 0.0], groups=[0, 0])
+    server.stop()
+    again = FadeServer(f"sqlite:///{tmp_path}/fade.db", grpc_port=server.grpc_port, http_port=0)
+
+    def late(completions: list[str], trainer_state: Any, **_: Any) -> list[float | None]:
+        if trainer_state.global_step == 2:
+            again.start()
+        return tiny.reward(completions)
+
+    try:
+        ours = trainer(FadeGRPOTrainer, tmp_path / "out", rewards=late, fade=client("taken", timeout_seconds=3.0), max_steps=4)
+        ours.train()
+    finally:
+        again.stop()
+    rows = [row for row in ours.state.log_history if "fade/source/neutral" in row]
+    assert [row["fade/source/neutral"] for row in rows] == [1, 1, 1, 1]
+    assert [row.get("fade/rejection/writer_fenced", 0) for row in rows] == [0, 0, 1, 1]
+
+
+def test_the_share_of_refused_batches_is_logged_by_reason_and_their_entropy_is_reported_by_the_next(
+    tmp_path: Path, client: Any, told: Any
+) -> None:
+    def off(completions: list[str], trainer_state: Any, **_: Any) -> list[float | None]:
+        wrong = 9.0 if trainer_state.global_step in (1, 2) else 0.0
+        return [value + wrong for value in tiny.reward(completions)]
+
+    fade = client()
+    carried: list[Any] = []
+    observe = fade.observe
+    fade.observe = lambda *names, **report: (carried.append(report["entropy"]), observe(*names, **report))[1]
+    ours = trainer(FadeGRPOTrainer, tmp_path / "out", rewards=off, fade=fade, max_steps=6, logging_steps=2)
+    ours.train()
+    rows = [row for row in ours.state.log_history if "fade/source/neutral" in row]
+    assert [row["fade/source/neutral"] for row in rows] == [0.5, 0.5, 0]
+    assert [row["fade/rejection/invalid_field"] for row in rows] == [0.5, 0.5, 0]
+    seen = {item.trainer_step: item.schedules[0].diagnostics for item in told()[0]}
+    assert sorted(seen) == [0, 3, 4, 5] and not seen[0].HasField("entropy_nats")
+    first, second, third, fourth = (item.token_count for item in carried[1:5])
+    assert first < second < third > fourth, "of one step, of two, of three, of one"
+    assert seen[3].entropy_nats == pytest.approx(carried[3].sum_nats / third, rel=1e-12)
 
 
 def test_reports_that_wait_are_sent_before_the_training_returns(tmp_path: Path, client: Any, server: FadeServer) -> None:
@@ -421,6 +530,17 @@ def test_a_mixin_behind_the_trainer_is_refused() -> None:
         type("Behind", (GRPOTrainer, FadeGRPOMixin), {})
 
 
+def test_a_trainer_of_ones_own_in_front_of_the_mixin_is_refused() -> None:
+    class Own(GRPOTrainer):  # type: ignore[misc]
+        pass
+
+    for behind in (FadeGRPOTrainer, FadeGRPOMixin):
+        with pytest.raises(TrainerError, match=r"Own's advantages.*\(FadeGRPOMixin, Own\)"):
+            type("Mine", (Own, behind), {})
+    between = type("Between", (FadeGRPOMixin, Own), {})
+    type("Mine", (between,), {})
+
+
 def test_a_trainer_with_advantages_for_each_token_is_refused(tmp_path: Path, client: Any) -> None:
     class Tokens(GRPOTrainer):  # type: ignore[misc]
         def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -444,6 +564,7 @@ def test_a_mask_that_drops_failures_only_is_said(tmp_path: Path, client: Any, ca
 def test_division_by_a_standard_deviation_is_said_to_have_no_effect(
     tmp_path: Path, client: Any, scale: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    say_undivided.cache_clear()
     with caplog.at_level(logging.WARNING):
         trainer(FadeGRPOTrainer, tmp_path / "out", fade=client(), scale_rewards=scale)
     assert f"scale_rewards='{scale}' has no effect" in caplog.text

@@ -124,6 +124,7 @@ class RunHead(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     TRAINER_STEP_FIELD_NUMBER: _builtins.int
     OBSERVE_TIME_FIELD_NUMBER: _builtins.int
+    WATCHES_FIELD_NUMBER: _builtins.int
     branch: _builtins.str
     """The branch that is written now."""
     revision: _builtins.int
@@ -138,6 +139,10 @@ class RunHead(_message.Message):
     def observe_time(self) -> _timestamp_pb2.Timestamp:
         """When the last observation was committed."""
 
+    @_builtins.property
+    def watches(self) -> _containers.RepeatedCompositeFieldContainer[Global___Watch]:
+        """What the warnings remember, by environment in the order of their names."""
+
     def __init__(
         self,
         *,
@@ -146,16 +151,82 @@ class RunHead(_message.Message):
         state: _observation_pb2.ControllerState | None = ...,
         trainer_step: _builtins.int | None = ...,
         observe_time: _timestamp_pb2.Timestamp | None = ...,
+        watches: _abc.Iterable[Global___Watch] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "observe_time", b"observe_time", "state", b"state", "trainer_step", b"trainer_step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "branch", b"branch", "observe_time", b"observe_time", "revision", b"revision", "state", b"state", "trainer_step", b"trainer_step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step", "branch", b"branch", "observe_time", b"observe_time", "revision", b"revision", "state", b"state", "trainer_step", b"trainer_step", "watches", b"watches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__trainer_step: _TypeAlias = _typing.Literal["trainer_step"]  # noqa: Y015
     _WhichOneofArgType__trainer_step: _TypeAlias = _typing.Literal["_trainer_step", b"_trainer_step"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__trainer_step) -> _WhichOneofReturnType__trainer_step | None: ...
 
 Global___RunHead: _TypeAlias = RunHead  # noqa: Y015
+
+@_typing.final
+class Watch(_message.Message):
+    """What the warnings remember of one environment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    FAST_ENTROPY_NATS_FIELD_NUMBER: _builtins.int
+    SLOW_ENTROPY_NATS_FIELD_NUMBER: _builtins.int
+    ENTROPY_BASELINE_FIELD_NUMBER: _builtins.int
+    MISSING_ENTROPY_COUNT_FIELD_NUMBER: _builtins.int
+    SIGNAL_RATIO_FIELD_NUMBER: _builtins.int
+    ALPHA_FIELD_NUMBER: _builtins.int
+    DELTA_FIELD_NUMBER: _builtins.int
+    UNMOVED_COUNT_FIELD_NUMBER: _builtins.int
+    environment: _builtins.str
+    """The environment."""
+    fast_entropy_nats: _builtins.float
+    """Average of about the last 10 entropies, in nats per token; absent before the first."""
+    slow_entropy_nats: _builtins.float
+    """Average of about the last 50."""
+    entropy_baseline: _builtins.int
+    """The entropy_baseline that both belong to."""
+    missing_entropy_count: _builtins.int
+    """Observations in a row without entropy."""
+    signal_ratio: _builtins.float
+    """Average share of groups with signal; absent before the first observation with groups."""
+    alpha: _builtins.float
+    """The newest schedule."""
+    delta: _builtins.float
+    """The newest schedule."""
+    unmoved_count: _builtins.int
+    """Observations in a row that left it as it was."""
+    def __init__(
+        self,
+        *,
+        environment: _builtins.str = ...,
+        fast_entropy_nats: _builtins.float | None = ...,
+        slow_entropy_nats: _builtins.float | None = ...,
+        entropy_baseline: _builtins.int = ...,
+        missing_entropy_count: _builtins.int = ...,
+        signal_ratio: _builtins.float | None = ...,
+        alpha: _builtins.float = ...,
+        delta: _builtins.float = ...,
+        unmoved_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fast_entropy_nats", b"_fast_entropy_nats", "_signal_ratio", b"_signal_ratio", "_slow_entropy_nats", b"_slow_entropy_nats", "fast_entropy_nats", b"fast_entropy_nats", "signal_ratio", b"signal_ratio", "slow_entropy_nats", b"slow_entropy_nats"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fast_entropy_nats", b"_fast_entropy_nats", "_signal_ratio", b"_signal_ratio", "_slow_entropy_nats", b"_slow_entropy_nats", "alpha", b"alpha", "delta", b"delta", "entropy_baseline", b"entropy_baseline", "environment", b"environment", "fast_entropy_nats", b"fast_entropy_nats", "missing_entropy_count", b"missing_entropy_count", "signal_ratio", b"signal_ratio", "slow_entropy_nats", b"slow_entropy_nats", "unmoved_count", b"unmoved_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__fast_entropy_nats: _TypeAlias = _typing.Literal["fast_entropy_nats"]  # noqa: Y015
+    _WhichOneofArgType__fast_entropy_nats: _TypeAlias = _typing.Literal["_fast_entropy_nats", b"_fast_entropy_nats"]  # noqa: Y015
+    _WhichOneofReturnType__signal_ratio: _TypeAlias = _typing.Literal["signal_ratio"]  # noqa: Y015
+    _WhichOneofArgType__signal_ratio: _TypeAlias = _typing.Literal["_signal_ratio", b"_signal_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__slow_entropy_nats: _TypeAlias = _typing.Literal["slow_entropy_nats"]  # noqa: Y015
+    _WhichOneofArgType__slow_entropy_nats: _TypeAlias = _typing.Literal["_slow_entropy_nats", b"_slow_entropy_nats"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fast_entropy_nats) -> _WhichOneofReturnType__fast_entropy_nats | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__signal_ratio) -> _WhichOneofReturnType__signal_ratio | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slow_entropy_nats) -> _WhichOneofReturnType__slow_entropy_nats | None: ...
+
+Global___Watch: _TypeAlias = Watch  # noqa: Y015
 
 @_typing.final
 class ObservationRecord(_message.Message):

@@ -1,0 +1,53 @@
+"""Answers over HTTP: messages of the contract, plain data, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi.responses import JSONResponse, Response
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from fade_service.errors import ServiceError
+
+_HTTP_STATUS = {
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "ABORTED": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+
+
+def of_message(message: Message) -> JSONResponse:
+    """The message in protobuf's JSON mapping."""
+    return JSONResponse(in_json(message))
+
+
+def in_json(message: Message) -> dict[str, Any]:
+    """protobuf's JSON mapping, names as in the contract; 64-bit integers are strings there."""
+    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+
+
+def of_data(data: Any) -> Response:
+    """Plain data; numpy arrays are lists, and numbers that JSON has not are null."""
+    return Response(encoded(data), media_type="application/json")
+
+
+def encoded(data: Any) -> bytes:
+    """Its JSON, on one line."""
+    return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def of_refusal(error: ServiceError) -> JSONResponse:
+    """What was refused, and why."""
+    body = {"code": error.code, "reason": error.reason, "message": str(error), "metadata": error.metadata}
+    headers = {"WWW-Authenticate": "Bearer"} if error.code == "UNAUTHENTICATED" else None
+    return JSONResponse({"error": body}, _HTTP_STATUS[error.code], headers)

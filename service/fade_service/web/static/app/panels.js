@@ -1,0 +1,178 @@
+// The live charts: what each shows, and its ECharts option.
+
+import { GRID, tipBox, tooltip, xAxis, yAxis } from "./axes.js";
+import { brief, count, fixed, moment, percent } from "./format.js";
+import { nearest, pairs } from "./series.js";
+import { reasonWords } from "./words.js";
+
+const nats = (value) => `${fixed(value, 3)} nats`;
+const factor = (value) => fixed(value, 2);
+const mass = (value) => fixed(value, 4);
+const groups = (value) => brief(value, 3);
+
+/** Lines of one chart: `column` of the series, its colour in style.css, and whether it stands back or is dashed. */
+export const PANELS = [
+  {
+    id: "solve-rate",
+    title: "Solve rate",
+    about: "Share of rollouts solved, mean over groups. The slow average sets alpha.",
+    format: percent,
+    range: [0, 1],
+    interval: 0.25,
+    lines: [
+      { column: "step_solve_rate", name: "step", colour: "green", back: true },
+      { column: "solve_rate", name: "average", colour: "green" },
+    ],
+  },
+  {
+    id: "entropy",
+    title: "Entropy",
+    about: "Mean token entropy, nats per token. Delta falls below 1 as the average falls under the target.",
+    format: nats,
+    axis: (value) => brief(value, 3),
+    lines: [
+      { column: "step_entropy_nats", name: "step", colour: "blue", back: true },
+      { column: "entropy_nats", name: "average", colour: "blue" },
+      { column: "target_entropy_nats", name: "target", colour: "orange", dash: "dashed" },
+    ],
+  },
+  {
+    id: "schedule",
+    title: "Alpha and delta",
+    about: "Alpha above 1 weighs hard prompts more; delta below 1 weighs failures more.",
+    format: factor,
+    range: [0, null],
+    lines: [
+      { column: "alpha", name: "alpha", colour: "purple" },
+      { column: "delta", name: "delta", colour: "orange", dash: [7, 3] },
+    ],
+  },
+  {
+    id: "masses",
+    title: "Gradient mass",
+    about: "Mean size of the advantages on successes and on failures, per rollout.",
+    format: mass,
+    axis: (value) => brief(value, 3),
+    range: [0, null],
+    lines: [
+      { column: "mass_success", name: "success", colour: "green" },
+      { column: "mass_failure", name: "failure", colour: "orange", dash: [7, 3] },
+    ],
+  },
+  {
+    id: "ratios",
+    title: "Sign, difficulty, scale",
+    about: "Success over failure mass; mean solve rate of the prompts that carry the gradient; total mass against GRPO's.",
+    format: factor,
+    range: [0, null],
+    lines: [
+      { column: "sign_ratio", name: "sign ratio", colour: "orange", dash: [7, 3] },
+      { column: "difficulty_centre", name: "difficulty centre", colour: "green" },
+      { column: "mass_vs_grpo", name: "mass against GRPO", colour: "blue", dash: [2, 2] },
+    ],
+  },
+  {
+    id: "groups",
+    title: "Group mix",
+    about: "Groups per observation. Only mixed ones carry a gradient; filtered ones were dropped by the trainer.",
+    format: groups,
+    range: [0, null],
+    stacked: true,
+    lines: [
+      { column: "mixed_groups", name: "mixed", colour: "blue" },
+      { column: "all_solved_groups", name: "all solved", colour: "green", pattern: Math.PI / 4 },
+      { column: "all_failed_groups", name: "all failed", colour: "orange", pattern: -Math.PI / 4 },
+      { column: "singleton_groups", name: "singleton", colour: "grey" },
+      { column: "filtered_solved_groups", name: "filtered, solved", colour: "green", faint: true },
+      { column: "filtered_failed_groups", name: "filtered, failed", colour: "orange", faint: true },
+    ],
+  },
+];
+
+/** What a panel shows, in words: the newest values. */
+export function summary(panel, newest) {
+  if (!newest) return `${panel.title}: nothing yet.`;
+  const values = panel.lines.map((line) => `${line.name} ${panel.format(newest[line.column])}`).join(", ");
+  return `${panel.title} at revision ${count(newest.revision)}: ${values}.`;
+}
+
+/** The option of a panel; `from` and `to` are the revisions shown. */
+export function panelOption(panel, columns, marks, [from, to], stretch, colours) {
+  return {
+    grid: GRID,
+    xAxis: xAxis(colours, from, to, count),
+    yAxis: yAxis(colours, panel.range, panel.axis ?? shortened(panel.format), panel.interval),
+    tooltip: tooltip(colours, (revision) => tip(panel, columns, marks, revision, to - from, stretch)),
+    series: panel.lines.map((line, place) => ({
+      id: line.column,
+      name: line.name,
+      type: "line",
+      showSymbol: columns.revision.length === 1,
+      symbolSize: 4,
+      silent: true,
+      data: pairs(columns, line.column),
+      color: colours[line.colour],
+      lineStyle: { width: panel.stacked ? 0 : line.back ? 1 : 2, opacity: line.back ? 0.4 : 1, type: line.dash ?? "solid", cap: "butt" },
+      z: line.back ? 1 : 2,
+      ...(panel.stacked ? stacked(line, colours) : {}),
+      ...(place === 0 ? { markLine: markLine(marks, to - from, colours) } : {}),
+    })),
+  };
+}
+
+const shortened = (format) => (value) => (format === percent ? percent(value, 0) : brief(value, 3));
+
+function stacked(line, colours) {
+  const decal = line.pattern
+    ? { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [1, 6], rotation: line.pattern, color: colours.surface }
+    : undefined;
+  return { stack: "groups", areaStyle: { opacity: line.faint ? 0.35 : 0.85 }, itemStyle: { decal } };
+}
+
+const LOOKS = {
+  config: { colour: "blue", type: "solid", sign: "C" },
+  warning: { colour: "amber", type: "dashed", opacity: 0.6, sign: "!" },
+  late: { colour: "grey", type: "dotted", sign: "L" },
+};
+
+/** Marks of one kind this near to each other, relative to the width, are drawn as one. */
+const NEAR = 0.01;
+
+function markLine(marks, width, colours) {
+  const last = {};
+  const apart = marks.filter(({ kind, revision }) => {
+    const drawn = !(revision - last[kind] < NEAR * width);
+    if (drawn) last[kind] = revision;
+    return drawn;
+  });
+  return {
+    symbol: "none",
+    silent: true,
+    animation: false,
+    data: apart.map((mark) => {
+      const look = LOOKS[mark.kind] ?? LOOKS.late;
+      return {
+        xAxis: mark.revision,
+        lineStyle: { color: colours[look.colour], type: look.type, width: 1, opacity: look.opacity ?? 1 },
+        label: { formatter: look.sign, color: colours[look.colour], fontSize: 11, fontWeight: 600, distance: 2 },
+      };
+    }),
+  };
+}
+
+function tip(panel, columns, marks, revision, width, stretch) {
+  const place = nearest(columns, revision);
+  const averaged = stretch > 1 ? `, average of ${stretch}` : "";
+  const near = marks.filter((mark) => Math.abs(mark.revision - revision) <= Math.max(width * NEAR, stretch));
+  return tipBox(
+    [`revision ${count(columns.revision[place])}${averaged}`, moment(columns.time[place])],
+    panel.lines.map((line) => [line.name, panel.format(columns[line.column][place]), line.colour]),
+    near.map(markWords),
+  );
+}
+
+/** A mark in words. */
+export function markWords(mark) {
+  if (mark.kind === "warning") return `${reasonWords(mark.reason)}: ${mark.text}`;
+  return mark.kind === "config" && mark.reason ? `${mark.text} (${mark.reason})` : mark.text;
+}
