@@ -67,7 +67,8 @@ def test_importing_brings_nothing_heavy_along(module: str, absent: tuple[str, ..
 
 PUBLIC = {
     "fade_core": [
-        "DEFAULT_ENVIRONMENT", "EMPTY_STATE", "MATHS_VERSION", "Answer", "Batch", "ControllerState", "Decomposition",
+        "DEFAULT_ENVIRONMENT", "EMPTY_STATE", "MATHS_VERSION", "WATCHED", "Answer", "Batch", "ControllerState",
+        "Decomposition",
         "Diagnostics", "Entropy", "EntropyKindError", "EnvironmentAnswer", "EnvironmentReport", "EnvironmentState",
         "FadeError", "Groups", "InvalidBatchError", "InvalidConfigError", "Likeness", "MeasuredDecomposition", "Parameter",
         "RowStatus", "RunConfig", "Schedule", "Telemetry", "Trajectory", "TwoLevel", "Warning", "Watch",

@@ -174,7 +174,7 @@ def training() -> dict[str, Any]:
     def of_environment(metric: str) -> str:
         return f"max by (project,run,environment) ({metric}{{{environment}}})"
 
-    legend, one = "{{project}}/{{run}} {{environment}}", "{{project}}/{{run}}"
+    legend, one, warned = "{{project}}/{{run}} {{environment}}", "{{project}}/{{run}}", "fade_run_warning_active"
     rows = {
         "Schedule": [
             panel(
@@ -231,6 +231,12 @@ def training() -> dict[str, Any]:
                 min=0,
             ),
             panel("Warnings with the newest observation", "none", {one: of_run("fade_run_warnings")}, min=0),
+            panel(
+                "Warnings over many observations",
+                "bool",
+                {f"{legend} {{{{reason}}}}": f"max by (project,run,environment,reason) ({warned}{{{environment}}})"},
+                about="docs/warnings.md says when each is given.",
+            ),
         ],
     }
     variables = [

@@ -14,12 +14,13 @@ from fade_core.schedule import Schedule, apply_schedules, schedule_of
 from fade_core.simulate import Telemetry, Trajectory, simulate
 from fade_core.state import EMPTY_STATE, MATHS_VERSION, ControllerState, EnvironmentState
 from fade_core.two_level import Parameter, TwoLevel, two_level_advantages
-from fade_core.watch import Watch, watch
+from fade_core.watch import WATCHED, Watch, watch
 
 __all__ = [
     "DEFAULT_ENVIRONMENT",
     "EMPTY_STATE",
     "MATHS_VERSION",
+    "WATCHED",
     "Answer",
     "Batch",
     "ControllerState",

@@ -12,6 +12,16 @@ from dataclasses import dataclass, replace
 from fade_core.config import RunConfig
 from fade_core.controller import Answer, EnvironmentAnswer, Warning
 
+WATCHED = (
+    "ENTROPY_COLLAPSED",
+    "ENTROPY_FALLING",
+    "SIGN_IMBALANCE",
+    "SIGNAL_STARVED",
+    "SCHEDULE_STUCK",
+    "ENTROPY_MISSING",
+)
+"""The reasons of all warnings given here."""
+
 FAST_WEIGHT = 0.1
 SLOW_WEIGHT = 0.02
 """Averages over about the last 10 and the last 50 observations, whatever ``ema_weight`` is."""
@@ -70,8 +80,7 @@ def watch(config: RunConfig, before: Mapping[str, Watch], answer: Answer) -> tup
         answer: What the observation is answered with.
 
     Returns:
-        What to remember, and the warnings: ENTROPY_COLLAPSED, ENTROPY_FALLING, SIGN_IMBALANCE, SIGNAL_STARVED, SCHEDULE_STUCK,
-        ENTROPY_MISSING.
+        What to remember, and the warnings, with the reasons of :data:`WATCHED`.
     """
     after = dict(before)
     warnings: list[Warning] = []

@@ -241,6 +241,7 @@ def test_gauges_say_what_the_answer_to_the_newest_report_said(own: FadeServer, c
     assert scrape.value("fade_run_signal_ratio", **of_environment) == 0.5
     assert scrape.value("fade_run_coverage_ratio", **of_environment) == pytest.approx(5 / 6, rel=1e-12)
     assert scrape.value("fade_run_averages_held", **of_environment) == 0
+    assert set(scrape.of("fade_run_warning_active", **of_environment).values()) == {0}
     assert scrape.value("fade_run_warnings", **of_run) == len(answer.warnings) > 0
     told = client.get()
     assert scrape.value("fade_run_last_observation_timestamp_seconds", **of_run) == pytest.approx(

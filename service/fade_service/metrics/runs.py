@@ -11,7 +11,7 @@ from typing import get_args
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fade_core import schedule_of
+from fade_core import WATCHED, schedule_of
 from fade_core.config import Mode
 from fade_core.schedule import Phase
 from fade_proto.storage.v1.storage_pb2 import ObservationRecord, RunHead, RunRecord
@@ -163,9 +163,13 @@ def _samples(run: LoadedRun, newest: ObserveResponse) -> Samples:
             add("fade_run_entropy_target_nats", own, schedule.target_entropy_nats)
         for phase in get_args(Phase):
             add("fade_run_phase", (*own, phase), schedule.phase == phase)
+    warned = {(warning.subject, warning.reason) for warning in newest.warnings}
     for item in newest.schedules:
+        own = (*labels, item.environment)
         for metric, value in _of_newest(item).items():
-            add(metric, (*labels, item.environment), value)
+            add(metric, own, value)
+        for reason in WATCHED:
+            add("fade_run_warning_active", (*own, reason), (item.environment, reason) in warned)
     return samples
 
 
@@ -193,6 +197,8 @@ def _families(shown: list[Samples], active: int) -> list[Metric]:
     described["fade_run_mode"] = ("1 for the mode that the run is in.", (*labels, "mode"))
     described |= {name: (text, (*labels, "environment")) for name, text in (_ENVIRONMENT | _NEWEST).items()}
     described["fade_run_phase"] = ("1 for the phase that the run is in.", (*labels, "environment", "phase"))
+    text = "1 for each warning over many observations that the newest one came with."
+    described["fade_run_warning_active"] = (text, (*labels, "environment", "reason"))
     families = []
     for metric, (text, names) in described.items():
         family = GaugeMetricFamily(metric, text, labels=names)
