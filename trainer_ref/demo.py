@@ -39,6 +39,7 @@ def main() -> int:
     FOLDER.mkdir(parents=True)
     with _service() as (grpc_address, http_address):
         print(f"The service: gRPC on {grpc_address}, HTTP on {http_address}, store {FOLDER}/fade.db", flush=True)
+        print(f"Watch the run live while it trains: {http_address}/#/runs/default/{RUN}", flush=True)
         result = _train(grpc_address)
         held = _read(f"{http_address}/api/v1/runs/default/{RUN}")
         schedule = _read(f"{http_address}/api/v1/runs/default/{RUN}/schedule")["schedules"][0]

@@ -1,10 +1,11 @@
-"""The command lines of `fade runs`, `watch`, `pin`, `unpin` and `mode`."""
+"""The command lines of `fade runs`, `watch`, `simulate`, `pin`, `unpin` and `mode`."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fade_client.operate import exits
@@ -13,6 +14,7 @@ from fade_client.operate.export import export_run
 from fade_client.operate.listing import list_runs
 from fade_client.operate.remote import CALL_SECONDS, DEFAULT_ADDRESS, Remote
 from fade_client.operate.show import show_run
+from fade_client.operate.simulate import SIMULATED, setting, simulate_run, value_of
 from fade_client.operate.watch import watch
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
@@ -21,6 +23,8 @@ Work = Callable[[Remote, argparse.Namespace], int]
 
 _WATCH_CALL_SECONDS = 3.0
 """A server that hangs is told as away after this time."""
+
+_SIMULATE_CALL_SECONDS = 60.0
 
 
 def register(commands: Subparsers[argparse.ArgumentParser]) -> None:
@@ -36,6 +40,7 @@ def register(commands: Subparsers[argparse.ArgumentParser]) -> None:
     watching = _add(commands, "watch", "show a run as it goes, until Ctrl-C", watch, call_seconds=_WATCH_CALL_SECONDS)
     watching.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS", help="time between looks (default: 1)")
     watching.add_argument("--json", action="store_true", help="a line of JSON per observation")
+    _register_simulate(commands)
     pinning = _add_change(commands, "pin", "fix a run's alpha and delta", pin)
     pinning.add_argument("--alpha", type=float, required=True, help="difficulty exponent, 0.5 or more; 1 is neutral")
     pinning.add_argument("--delta", type=float, required=True, help="failure divisor, 0.001 or more; 1 is neutral")
@@ -61,6 +66,26 @@ def _register_export(runs: Subparsers[argparse.ArgumentParser]) -> None:
     )
     export.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="JSON lines, or CSV (default: jsonl)")
     export.add_argument("--output", type=Path, metavar="FILE", help="replaced once complete (default: standard output)")
+
+
+def _register_simulate(commands: Subparsers[argparse.ArgumentParser]) -> None:
+    summary = "show what alpha and delta would have been under other settings, along what the run reported"
+    command = _add(commands, "simulate", summary, simulate_run, call_seconds=_SIMULATE_CALL_SECONDS)
+    for name in SIMULATED:
+        option = [f"--{name.replace('_', '-')}", *(["--target-entropy"] if name == "target_entropy_nats" else [])]
+        command.add_argument(*option, dest=name, metavar="VALUE", type=partial(value_of, name))
+    command.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        type=setting,
+        metavar="NAME=VALUE[,...]",
+        help="a setting of its own beside that of the options above; again for more, up to 16",
+    )
+    command.add_argument("--branch", default="", help="default: the one that is written now")
+    command.add_argument("--points", type=int, default=0, metavar="N", help="lines at most (default: 12; with --json 500)")
+    command.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_change(commands: Subparsers[argparse.ArgumentParser], name: str, summary: str, work: Work) -> argparse.ArgumentParser:

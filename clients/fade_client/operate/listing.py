@@ -59,7 +59,7 @@ def _table(documents: Sequence[dict[str, Any]], shared: Sequence[str]) -> str:
         for item in document["environments"]:
             cells.append((*before, *_environment(item), *after))
             before, after = ("", "", ""), ("", "")
-    return text.table(_HEADER, cells, right="ALPHA DELTA SOLVED ENTROPY/TARGET REVISION")
+    return text.table(_HEADER, cells, right="ALPHA DELTA SOLVED ENTROPY/TARGET REVISION".split())
 
 
 def _environment(item: dict[str, Any]) -> tuple[str, ...]:

@@ -91,6 +91,11 @@ class Remote:
                 return
             request.page_token = page.next_page_token
 
+    def simulate(self, request: scheduler_pb2.SimulateRunRequest) -> scheduler_pb2.SimulateRunResponse:
+        """What other settings would have scheduled."""
+        response: scheduler_pb2.SimulateRunResponse = self._transport.call("SimulateRun", request, Deadline(self._seconds))
+        return response
+
     def update(self, request: scheduler_pb2.UpdateRunRequest) -> run_pb2.Run:
         """Changes a run's configuration."""
         run: run_pb2.Run = self._transport.call("UpdateRun", request, Deadline(self._seconds))

@@ -147,7 +147,7 @@ def _environments(items: Sequence[dict[str, Any]]) -> str:
         )
         for item in items
     ]
-    return text.table(header, lines, right="ALPHA DELTA SOLVED ENTROPY/TARGET OBSERVATIONS")
+    return text.table(header, lines, right="ALPHA DELTA SOLVED ENTROPY/TARGET OBSERVATIONS".split())
 
 
 def _branches(document: dict[str, Any], now: datetime) -> str:
@@ -185,7 +185,7 @@ def _observations(items: Sequence[dict[str, Any]], now: datetime) -> str:
                 )
             )
             before = ("", "", "", "")
-    return text.table(header, lines, right="REVISION STEP ALPHA DELTA SOLVED ENTROPY COVERAGE")
+    return text.table(header, lines, right="REVISION STEP ALPHA DELTA SOLVED ENTROPY COVERAGE".split())
 
 
 def _changes(items: Sequence[dict[str, Any]], now: datetime) -> str:

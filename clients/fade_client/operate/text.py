@@ -10,14 +10,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> str:
-    """Aligned columns, two spaces apart; those whose header is a word of ``right`` are flush right."""
-    flush_right = set(right.split())
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
+    """Aligned columns, two spaces apart; those whose header is in ``right`` are flush right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
         cells = [
-            cell.rjust(width) if name in flush_right else cell.ljust(width)
+            cell.rjust(width) if name in right else cell.ljust(width)
             for name, cell, width in zip(header, row, widths, strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
