@@ -85,6 +85,16 @@ def test_every_vector_passes(play: Callable[[Path], subprocess.CompletedProcess[
     assert len(names) > 80 and [line.partition(" - ")[2] for line in passed] == names
 
 
+@pytest.mark.parametrize("tests", ["settings", "reports"])
+def test_its_own_tests_pass(package: Path, tests: str) -> None:
+    output = done(run(package, "node", "--test-reporter=tap", f"test/{tests}.js"))
+    assert len([line for line in output.splitlines() if line.lstrip().startswith("ok ")]) > 30
+
+
+def test_what_it_does_without_the_service_passes(package: Path) -> None:
+    done(run(package, "node", "test/policies.js", "--", sys.executable, "-m", "fade_service"))
+
+
 def test_a_wrong_vector_fails(play: Callable[[Path], subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     scenarios = {item["name"]: item for file in VECTORS.glob("*.json") for item in json.loads(file.read_text())}
     wrong: dict[str, Callable[[list[Any]], Any]] = {

@@ -112,8 +112,8 @@ export class Schedule {
   /**
    * For a logger: flat, without the values that are not known. Per environment (`fade/<name>`, or `fade/<environment>/<name>`
    * where there are several): alpha, delta, scale, phase, mode, applied_alpha, applied_delta, p_hat, h_hat, h_target, p_step,
-   * h_step (entropies in nats per token), mass_success, mass_failure, mass_vs_grpo, coverage, observations. Once: source,
-   * revision, rejection, and the counters rejected, unsent, lost, dropped.
+   * h_step (entropies in nats per token), mass_success, mass_failure, mass_vs_grpo, sign_ratio, difficulty_centre, coverage,
+   * observations. Once: source, revision, rejection, and the counters rejected, unsent, lost, dropped.
    *
    * @returns {Record<string, number | string>}
    */
@@ -186,6 +186,8 @@ function partMetrics({ schedule, state, diagnostics }) {
     mass_success: diagnostics?.massSuccess,
     mass_failure: diagnostics?.massFailure,
     mass_vs_grpo: diagnostics?.massVsGrpo,
+    sign_ratio: diagnostics?.signRatio,
+    difficulty_centre: diagnostics?.difficultyCentre,
   };
 }
 
