@@ -381,7 +381,7 @@ def _scale(
             own = own * inside
         success = float(np.add.reduce(own))
         plain = 2 * float(np.add.reduce(spread if inside is None else spread[inside]))
-        centre = float(np.dot(own, rates)) / success if success > 0 else math.nan
+        centre = float(np.add.reduce(own * rates)) / success if success > 0 else math.nan
         masses[name] = _Masses(success, success / schedule.delta, plain, centre, int(np.count_nonzero(own)))
     if config.scale != "match_grpo":
         return schedules, masses

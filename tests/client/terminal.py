@@ -19,6 +19,9 @@ from typing import IO
 FADE = str(Path(sys.executable).with_name("fade"))
 """The console entry point of this environment."""
 
+TAKES_CTRL_C = ("env", "--default-signal=INT")
+"""Before a command: a test run in the background of a script ignores SIGINT, and what it starts would too."""
+
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -45,7 +48,7 @@ class Terminal:
         # A shell that leads a session opens the terminal: that makes it the controlling one, and Ctrl-C typed there a signal.
         script = 'exec "$@" <>"$TERMINAL" >&0 2>&0'
         self.process = subprocess.Popen(
-            ["sh", "-c", script, "sh", *command],
+            [*TAKES_CTRL_C, "sh", "-c", script, "sh", *command],
             env=environment(TERMINAL=os.ttyname(theirs), **more),
             start_new_session=True,
             stdin=subprocess.DEVNULL,

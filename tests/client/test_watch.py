@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import Front
-from tests.client.terminal import FADE, Terminal, environment, line_of
+from tests.client.terminal import FADE, TAKES_CTRL_C, Terminal, environment, line_of
 from tests.client.test_kill import Serve
 
 from fade_client import FadeClient
@@ -37,7 +37,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 @contextmanager
 def watching(address: str, *more: str) -> Iterator[subprocess.Popen[str]]:
     """The command in pipes, on the run ``r``."""
-    command = [FADE, "watch", "r", *QUICKLY, "--server", address, *more]
+    command = [*TAKES_CTRL_C, FADE, "watch", "r", *QUICKLY, "--server", address, *more]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process:
         try:

@@ -94,8 +94,9 @@ def test_rows_of_a_rollout_in_any_number_and_order_give_the_same_bits(batch: Any
 
 
 def counts(answer: Answer) -> Diagnostics:
-    """The diagnostics without the masses, whose sums may round otherwise."""
-    return replace(answer.environments["default"].diagnostics, mass_success=0.0, mass_failure=0.0, mass_vs_grpo=None)
+    """The diagnostics without the masses and what comes of them, whose sums may round otherwise."""
+    masses = {"mass_success": 0.0, "mass_failure": 0.0, "mass_vs_grpo": None, "sign_ratio": None, "difficulty_centre": None}
+    return replace(answer.environments["default"].diagnostics, **masses)
 
 
 @given(

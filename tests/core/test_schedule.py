@@ -206,6 +206,18 @@ def test_masses_in_the_diagnostics_are_those_of_the_advantages(batch: Any) -> No
     assert seen.mass_failure == pytest.approx(-advantages[advantages < 0].sum() / 8, rel=1e-12)
     plain = sum(abs(r - m) for r, m in zip(rewards, [0.375] * 4 + [0.5625] * 4, strict=True))
     assert seen.mass_vs_grpo == pytest.approx(abs(advantages).sum() / plain, rel=1e-12)
+    assert seen.sign_ratio == pytest.approx(seen.mass_success / seen.mass_failure, rel=1e-12)
+    assert seen.difficulty_centre == pytest.approx(0.5)  # half of each group's rewards reach the threshold
+
+
+def test_the_difficulty_centre_is_the_mean_solve_rate_of_the_mass(batch: Any) -> None:
+    rewards, index = [1, 0, 0, 0, 1, 1, 1, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+    _, answer = observe(RunConfig(alpha_rule="fixed", alpha=2.0), EMPTY_STATE, batch(rewards, index))
+    # alpha = 2: masses of success 1 * (3/4)^2 and 3 * (1/4)^2, at solve rates 1/4 and 3/4; the solved group has none
+    assert answer.environments["default"].diagnostics.difficulty_centre == pytest.approx((9 / 4 * 1 / 4 + 3 / 4 * 3 / 4) / 3)
+    _, answer = observe(RunConfig(), EMPTY_STATE, batch([1.0, 1.0], [0, 0]))
+    seen = answer.environments["default"].diagnostics
+    assert seen.difficulty_centre is None and seen.sign_ratio is None
 
 
 def test_evaluation_answers_from_the_averages_and_moves_nothing(batch: Any) -> None:
