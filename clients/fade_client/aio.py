@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fade_client import arrays
+from fade_client.arrays import Column
 from fade_client.checkpoint import Checkpoint
 from fade_client.client import FadeClient
-from fade_client.columns import Column, reward_column
 from fade_client.errors import CheckpointError, ClosedError, FadeClientError
 from fade_client.schedule import Part, Schedule
 from fade_core import DEFAULT_ENVIRONMENT, InvalidBatchError, RunConfig, schedule_of
@@ -104,7 +105,7 @@ class AsyncFadeClient:
         """
         part = self._schedule.parts.get(environment, Part(schedule=CoreSchedule()))
         schedule = replace(self._schedule, parts={environment: part})
-        one_group = np.zeros(len(reward_column(rewards)), np.int32)
+        one_group = np.zeros(len(arrays.rewards(rewards)), np.int32)
         try:
             return schedule.advantages(rewards, one_group, solved=solved, statuses=statuses, rollouts=rollouts)
         except InvalidBatchError:

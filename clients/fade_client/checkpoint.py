@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -15,6 +19,11 @@ from fade_core import MATHS_VERSION, ControllerState, FadeError, RunConfig
 from fade_proto.v1 import scheduler_pb2
 
 FORMAT_VERSION = 1
+
+FILE = "fade.json"
+"""In a trainer's checkpoint: the client's state, and what else its shim goes on from."""
+
+_log = logging.getLogger("fade_client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +98,75 @@ def _position(values: Mapping[str, Any]) -> Position:
     if position.state.digest() != values["state_digest"]:
         raise CheckpointError("the state does not match its digest: the checkpoint is damaged")
     return position
+
+
+def write_file(path: Path, state: Mapping[str, Any], **own: Any) -> None:
+    """Writes a trainer's ``fade.json``, whole or not at all. Where that fails the training goes on, with an error in the log.
+
+    Args:
+        path: The file.
+        state: What :meth:`FadeClient.state_dict` returned.
+        own: What else to keep; JSON-able.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.part")
+        part.write_text(to_text(state, **own), encoding="utf-8")
+        part.replace(path)
+
+
+def read_file(path: Path, **own: Callable[[Any], Any]) -> dict[str, Any] | None:
+    """The inverse of :func:`write_file`: ``state``, and each entry of ``own`` as its function reads it.
+
+    Returns:
+        None, with a warning, where there is no file.
+
+    Raises:
+        CheckpointError: It is damaged, cannot be read, or is of another version; names the file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        missing(path)
+        return None
+    except (OSError, ValueError) as error:
+        raise _unusable(path, error) from error
+    return from_text(path, text, **own)
+
+
+def to_text(state: Mapping[str, Any], **own: Any) -> str:
+    """What :func:`write_file` writes."""
+    return json.dumps({"state": state, **own})
+
+
+def from_text(path: str | Path, text: str, **own: Callable[[Any], Any]) -> dict[str, Any]:
+    """The inverse of :func:`to_text`; ``path`` is for its errors, those of :func:`read_file`."""
+    try:
+        kept = json.loads(text)
+        Checkpoint.from_dict(kept["state"])
+        return {"state": kept["state"], **{name: read(kept[name]) for name, read in own.items()}}
+    except (CheckpointError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unusable(path, error) from error
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """A disk that is full must not stop a training."""
+    try:
+        yield
+    except OSError as error:
+        _log.error("%s was not written (%s): the training goes on, but cannot resume the run from this checkpoint", path, error)
+
+
+def missing(path: str | Path) -> None:
+    """Says that a checkpoint has no state."""
+    _log.warning(
+        "%s is missing, as in a checkpoint from before FADE was used: the run's state is not restored, and the run starts from"
+        " nothing; where it exists, that needs a new FADE_RUN",
+        path,
+    )
+
+
+def _unusable(path: str | Path, error: Exception) -> CheckpointError:
+    what = str(error) if isinstance(error, (CheckpointError, OSError)) else f"it is damaged: {error!r}"
+    return CheckpointError(f"{path} cannot be gone on from: {what}; resume from another checkpoint")

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import Any
 
 from fade_client import columns
+from fade_client.arrays import Column
 from fade_client.checkpoint import Checkpoint
-from fade_client.columns import Column, EntropyLike, Environments
+from fade_client.columns import EntropyLike, Environments
 from fade_client.distributed import on_first_rank
 from fade_client.schedule import AdvantageUnits, Schedule
 from fade_client.session import Session
-from fade_client.settings import OnRejected, OnUnavailable, Settings, default_writer, read_tls, required
+from fade_client.settings import OnRejected, OnUnavailable, Settings, default_writer, read_address, read_tls, read_token, required
 from fade_core import RunConfig
 
 
@@ -25,7 +26,8 @@ class FadeClient:
     One client per run and process; one thread observes at a time. It may be forked: the child gets a channel of its own.
 
     Args:
-        address: HOST:PORT of the service; default ``FADE_ADDRESS``.
+        address: HOST:PORT of the service's gRPC, or another target of gRPC's (``dns:///HOST:PORT``, ``unix:PATH``); default
+            ``FADE_ADDRESS``.
         run: The run's id, 1 to 63 lower-case letters, digits and inner hyphens; default ``FADE_RUN``. A run that exists is
             joined: its stored configuration wins, and each difference is logged.
         project: The project's id.
@@ -36,12 +38,14 @@ class FadeClient:
         tls_certificate: PEM files of this client's own certificate and of its key, for a service that asks for one; default
             ``FADE_TLS_CERT`` and ``FADE_TLS_KEY``.
         writer: The id of this attempt of the job, 1 to 128 characters; give all ranks that call the same one. Default: made anew.
-        timeout_seconds: The longest that one call may take, over all attempts.
+        timeout_seconds: The longest that one call may take, over all attempts; at most a day.
         on_unavailable: What an observation gets while the service is away. ``"local"``: this client's own controller goes on from
             the last acknowledged state; ``"hold"``: the last schedule; ``"neutral"``: alpha = delta = 1. With these the report is
             kept and sent later. ``"raise"``: UnavailableError, and the report is not kept.
-        on_rejected: What an observation gets that is refused: ``"neutral"`` weights, with the reason in log and metrics (the
-            first observation raises all the same), or ``"raise"``.
+        on_rejected: What an observation gets that is refused: ``"neutral"`` weights, with the reason in log and metrics, or
+            ``"raise"``. The first observation, and the first after a restore, raises all the same: then the set-up is wrong.
+            While the service is away it is checked against ``config``, where that is given. Once a schedule came out, from
+            wherever it came, no refusal stops the training.
         advantage_units: ``"unit"``: advantages on the mapped [0, 1] reward scale; ``"declared"``: times reward_max - reward_min.
         unsent_limit_bytes: Memory for reports kept for later. Past it, batches train on neutral weights and are counted as lost.
         spool: A file of this client's own that reports kept for later are written to as well. A client that is made with it after
@@ -70,11 +74,11 @@ class FadeClient:
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
         settings = Settings(
-            address=required("address", address, "FADE_ADDRESS", os.environ),
+            address=read_address(address, os.environ),
             run=required("run", run, "FADE_RUN", os.environ),
             project=project,
             config=config,
-            token=token or os.environ.get("FADE_TOKEN") or None,
+            token=read_token(token, os.environ),
             tls=read_tls(tls_ca, tls_certificate, os.environ),
             writer=default_writer() if writer is None else writer,
             timeout_seconds=timeout_seconds,
@@ -106,6 +110,11 @@ class FadeClient:
     def writer(self) -> str:
         """The id of this attempt of the job."""
         return self._settings.writer
+
+    @property
+    def trainer_step(self) -> int | None:
+        """The last trainer's step along the run's line, unsent reports included; None where none is known."""
+        return self._session.trainer_step
 
     def observe(
         self,

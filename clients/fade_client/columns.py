@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fade_core import DEFAULT_ENVIRONMENT, Batch, Entropy, EnvironmentReport, InvalidBatchError
-
-if TYPE_CHECKING:
-    import torch
-
-    Column: TypeAlias = "Sequence[Any] | npt.NDArray[Any] | torch.Tensor"
-else:
-    Column = Any
+from fade_client import arrays
+from fade_client.arrays import Column
+from fade_core import DEFAULT_ENVIRONMENT, Batch, Entropy, EnvironmentReport, InvalidBatchError, RunConfig
 
 Environments: TypeAlias = Mapping[Any, str]
 """The environment of each group, by the group's label."""
@@ -55,13 +49,7 @@ class Report:
 
     def label_texts(self) -> list[str]:
         """The groups' labels as they go to the service."""
-        return [str(label)[:LABEL_LENGTH] for label in self.grouping.labels]
-
-
-def is_torch(value: object) -> bool:
-    """Whether it is a torch tensor; never imports torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+        return [str(label)[:LABEL_LENGTH].encode("utf-8", "replace").decode() for label in self.grouping.labels]
 
 
 def report(
@@ -80,22 +68,24 @@ def report(
     prefiltered: bool = False,
     default_environment: str = DEFAULT_ENVIRONMENT,
     known: Grouping | None = None,
+    config: RunConfig | None = None,
 ) -> Report:
     """The report of one generation batch; the arguments are those of :meth:`FadeClient.observe`.
 
     ``known`` is taken where ``groups`` equals what it was read from: comparing 65,536 strings is 100 times faster than hashing.
+    ``config`` is the run's as far as it is known, for :func:`fade_client.arrays.rewards`.
 
     Raises:
         InvalidBatchError: A column cannot be read as what it should hold, or a group has no environment; names the field.
     """
-    values = reward_column(rewards)
+    values = arrays.rewards(rewards, config)
     grouping = _group(groups, known)
     if len(grouping.index) != len(values):
         problem = f"has {len(grouping.index)} entries for {len(values)} rewards; give one label per row"
         raise InvalidBatchError("groups", problem)
     names = _environments_of(grouping.labels, environments, default_environment)
     own_entropy = entropy if isinstance(entropy, Mapping) else {}
-    batch_entropy = None if isinstance(entropy, Mapping) else _entropy(entropy)
+    batch_entropy = None if isinstance(entropy, Mapping) else _entropy("entropy", entropy)
     inside = dict.fromkeys(names) or {default_environment: None}
     solved_counts = _counts("filtered_all_solved", filtered_all_solved, inside)
     failed_counts = _counts("filtered_all_failed", filtered_all_failed, inside)
@@ -105,7 +95,7 @@ def report(
             filtered_all_solved=solved_counts.get(name, 0),
             filtered_all_failed=failed_counts.get(name, 0),
             prefiltered=prefiltered,
-            entropy=_entropy(own_entropy.get(name)),
+            entropy=_entropy(f"environments[{name}].entropy", own_entropy.get(name)),
         )
         for name in dict.fromkeys(reported)
     }
@@ -114,48 +104,20 @@ def report(
         group_index=grouping.index,
         environments=names,
         rollout_index=None if rollouts is None else _rollout_index(rollouts),
-        statuses=_column("statuses", statuses, np.int32),
-        solved=_column("solved", solved, np.bool_),
-        policy_versions=_column("policy_versions", policy_versions, np.int64),
-        current_policy_version=None if current_policy_version is None else int(current_policy_version),
+        statuses=None if statuses is None else arrays.integers("statuses", statuses, np.int32),
+        solved=None if solved is None else arrays.flags("solved", solved),
+        policy_versions=None if policy_versions is None else arrays.integers("policy_versions", policy_versions, np.int64),
+        current_policy_version=(
+            None if current_policy_version is None else arrays.whole("current_policy_version", current_policy_version)
+        ),
         reports=reports,
         entropy=batch_entropy,
     )
     return Report(batch=batch, grouping=grouping)
 
 
-def reward_column(rewards: Column) -> npt.NDArray[np.float64]:
-    """float64 (N,); None entries become NaN, which is missing.
-
-    Raises:
-        InvalidBatchError: They are not one number per row.
-    """
-    column = _column("rewards", rewards, np.float64)
-    assert column is not None
-    return column
-
-
-def _column(name: str, values: Column | None, dtype: Any) -> npt.NDArray[Any] | None:
-    if values is None:
-        return None
-    try:
-        array = np.asarray(_to_numpy(values), dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidBatchError(name, f"cannot be read as one {np.dtype(dtype).name} per row: {error}") from error
-    if array.ndim != 1:
-        raise InvalidBatchError(name, f"has shape {array.shape}; give one entry per row, shape (N,)")
-    return array
-
-
-def _to_numpy(values: Any) -> Any:
-    if not is_torch(values):
-        return values
-    values = values.detach().cpu()
-    return (values.double() if values.is_floating_point() else values).numpy()  # numpy knows no bfloat16
-
-
 def _group(groups: Column, known: Grouping | None) -> Grouping:
-    values = _to_numpy(groups)
+    values = arrays.plain("groups", groups)
     if known is not None and _same(values, known.given):
         return known
     labels, index = _distinct("groups", values)
@@ -170,7 +132,7 @@ def _same(values: Any, given: Any) -> bool:
 
 
 def _rollout_index(rollouts: Column) -> npt.NDArray[np.int64]:
-    return _distinct("rollouts", _to_numpy(rollouts))[1].astype(np.int64, copy=False)
+    return _distinct("rollouts", arrays.plain("rollouts", rollouts))[1].astype(np.int64, copy=False)
 
 
 def _distinct(name: str, values: Any) -> tuple[list[Hashable], npt.NDArray[Any]]:
@@ -208,6 +170,9 @@ def _distinct_integers(values: npt.NDArray[np.integer[Any]]) -> tuple[list[Hasha
 def _environments_of(labels: Sequence[Hashable], environments: Environments | None, default: str) -> tuple[str, ...]:
     if environments is None:
         return (default,) * len(labels)
+    if not isinstance(environments, Mapping):
+        problem = f"is a {type(environments).__name__}; give a mapping from group label to environment"
+        raise InvalidBatchError("environments", problem)
     try:
         return tuple([environments[label] for label in labels])
     except KeyError as error:
@@ -216,20 +181,26 @@ def _environments_of(labels: Sequence[Hashable], environments: Environments | No
 
 def _counts(name: str, counts: int | Mapping[str, int], inside: Mapping[str, None]) -> dict[str, int]:
     if isinstance(counts, Mapping):
-        return {environment: int(count) for environment, count in counts.items()}
-    if not counts:
+        return {environment: arrays.whole(f"environments[{environment}].{name}", count) for environment, count in counts.items()}
+    count = arrays.whole(name, counts)
+    if not count:
         return {}
     if len(inside) > 1:
         known = ", ".join(sorted(inside))
         raise InvalidBatchError(name, f"is one number for a batch of {known}; give a mapping from environment to count")
-    return {next(iter(inside)): int(counts)}
+    return {next(iter(inside)): count}
 
 
-def _entropy(value: EntropyLike | None) -> Entropy | None:
-    if value is None or isinstance(value, Entropy):
-        return value
+def _entropy(name: str, value: EntropyLike | None) -> Entropy | None:
+    if value is None:
+        return None
     try:
-        sum_nats, token_count = value
-        return Entropy(sum_nats=float(sum_nats), token_count=int(token_count))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidBatchError("entropy", f"is {value!r}; give (sum_nats, token_count): {error}") from error
+        given = (value.sum_nats, value.token_count) if isinstance(value, Entropy) else value
+        sum_nats, token_count = given
+        nats = float(sum_nats)
+    except Exception as error:  # torch's own, or of whatever else the value is
+        raise InvalidBatchError(name, f"is {value!r:.80}; give (sum_nats, token_count): {error}") from error
+    kind = value.kind if isinstance(value, Entropy) else ""
+    if not isinstance(kind, str):
+        raise InvalidBatchError(f"{name}.kind", f"is {kind!r:.80}; give a string")
+    return Entropy(sum_nats=nats, token_count=arrays.whole(f"{name}.token_count", token_count), kind=kind)

@@ -48,7 +48,7 @@ class Courier:
             if self._thread is not None:
                 self._hurry.set()
             while self._thread is not None and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))
             return self._thread is None and not self._has_work()
 
     def stop(self) -> None:

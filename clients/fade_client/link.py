@@ -15,6 +15,7 @@ from fade_client.courier import Courier
 from fade_client.errors import RejectedError, UnavailableError
 from fade_client.line import Line
 from fade_client.position import Position
+from fade_client.reminder import Reminder
 from fade_client.settings import Settings
 from fade_client.transport import Deadline, Transport
 from fade_core import EMPTY_STATE, RunConfig
@@ -25,6 +26,11 @@ _log = logging.getLogger("fade_client")
 
 OPEN_AFTER = 3
 """Failed calls in a row after which the trainer's thread calls no more until the background thread got through."""
+
+NEVER_ANSWERED = (
+    "; nobody has answered there yet: check FADE_ADDRESS (HOST:PORT of the service's gRPC, by default port 50051, not HTTP's) and"
+    " TLS. Until then batches train on neutral weights, or go on from a checkpoint"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +76,8 @@ class Link:
         self._restore: Restore | None = None
         self._refusal: RejectedError | None = None
         self._failures = 0
+        self._answered = False
+        self._reminder = Reminder()
         self.renew()
 
     def renew(self) -> None:
@@ -183,15 +191,21 @@ class Link:
         except UnavailableError as error:
             with self._line.changed:
                 self._failures += 1
-                if self._failures == 1:
-                    _log.warning("the scheduling service is unavailable: %s", error)
+                if self._reminder.due("unavailable"):
+                    hint = "" if self._answered or error.reason else NEVER_ANSWERED
+                    _log.warning("the scheduling service is unavailable (said at times): %s%s", error, hint)
             raise
         except RejectedError:
-            self._failures = 0
+            self._answers()
             raise
         if self._failures:
             _log.info("the scheduling service at %s is back", self._settings.address)
+        self._answers()
+
+    def _answers(self) -> None:
         self._failures = 0
+        self._answered = True
+        self._reminder.over("unavailable")
 
     def _deadline(self) -> Deadline:
         return Deadline(self._settings.timeout_seconds)

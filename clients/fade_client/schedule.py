@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 import fade_core
-from fade_client import columns
-from fade_client.columns import Column, Environments, Grouping
+from fade_client import arrays, columns
+from fade_client.arrays import Column
+from fade_client.columns import Environments, Grouping
 from fade_core import (
     DEFAULT_ENVIRONMENT,
     Batch,
@@ -147,21 +149,30 @@ class Schedule:
 
         Raises:
             InvalidBatchError: A column cannot be read, or holds a value that the run refuses; names field and row. Neutral
-                weights take rewards outside the declared range.
+                weights take rewards outside the declared range, and do without flags and rollouts where a row's is refused.
         """
         known = self.group_environments if environments is None else environments
         single = next(iter(self.parts)) if len(self.parts) == 1 else DEFAULT_ENVIRONMENT
-        batch = columns.report(
+        read = partial(
+            columns.report,
             rewards=rewards,
             groups=groups,
-            solved=solved,
             statuses=statuses,
-            rollouts=rollouts,
             environments=None if self.source == "NEUTRAL" else known,
             default_environment=single,
             known=self.grouping,
-        ).batch
-        values = _neutral(self.config, batch) if self.source == "NEUTRAL" else self._weigh(batch)
+            config=self.config,
+        )
+        if self.source != "NEUTRAL":
+            values = self._weigh(read(solved=solved, rollouts=rollouts).batch)
+        else:
+            try:
+                values = _neutral(self.config, read(solved=solved, rollouts=rollouts).batch)
+            except InvalidBatchError as error:
+                if error.row is None:
+                    raise
+                # one row's flag or rollout must not stop the training: r - rbar does without
+                values = _neutral(self.config, read().batch)
         if self.units == "declared":
             values = values * (self.config.reward_max - self.config.reward_min)
         return _like(rewards, values)
@@ -233,7 +244,7 @@ def _neutral(config: RunConfig, batch: Batch) -> npt.NDArray[np.float64]:
 
 
 def _like(rewards: Column, values: npt.NDArray[np.float64]) -> Any:
-    if not columns.is_torch(rewards):
+    if not arrays.is_torch(rewards):
         return values
     torch: Any = sys.modules["torch"]
     tensor: Any = rewards

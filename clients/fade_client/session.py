@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+import fade_core
+from fade_client import arrays
 from fade_client.checkpoint import Checkpoint
 from fade_client.columns import Report
 from fade_client.errors import CheckpointError, ClosedError, RejectedError, UnavailableError, rejection
@@ -17,10 +19,11 @@ from fade_client.line import Line
 from fade_client.link import Link
 from fade_client.outbox import Outbox
 from fade_client.position import Position
+from fade_client.reminder import Reminder
 from fade_client.schedule import Part, Schedule
 from fade_client.settings import Settings
 from fade_client.spool import Spool
-from fade_core import DEFAULT_ENVIRONMENT, FadeError, InvalidBatchError, RunConfig, Warning
+from fade_core import DEFAULT_ENVIRONMENT, EMPTY_STATE, FadeError, InvalidBatchError, RunConfig, Warning
 from fade_core import Schedule as CoreSchedule
 from fade_proto import convert
 from fade_proto.v1 import observation_pb2, scheduler_pb2
@@ -52,7 +55,8 @@ class Session:
             self._line.move_to(Position(config=self._config))
         self._accepted = False
         self._closed = False
-        self._logged: set[str] = set()
+        self._refusals = Reminder()
+        self._warned: set[tuple[str, str]] = set()
         self._pid = os.getpid()
         self._turn = threading.Lock()
 
@@ -65,7 +69,7 @@ class Session:
     def observe(
         self,
         observation_id: str,
-        report: Callable[[], Report],
+        report: Callable[..., Report],
         make: Make,
         *,
         trainer_step: int | None,
@@ -75,7 +79,7 @@ class Session:
         with self._in_turn():
             try:
                 try:
-                    read = report()
+                    read = report(config=self._config)
                     make = partial(make, grouping=read.grouping)
                     request = self._request(observation_id, read, trainer_step, evaluation)
                     schedule = self._answer(request, read, make)
@@ -85,9 +89,16 @@ class Session:
                 if self.settings.on_rejected == "raise" or not self._accepted:
                     raise
                 return self._neutral_after(error, make)
-            if schedule.source in ("SERVER", "PINNED") or self._link is None:
-                self._accepted = True
+            self._accepted = True
+            self._tell_warnings(schedule)
             return schedule
+
+    @property
+    def trainer_step(self) -> int | None:
+        """See :attr:`FadeClient.trainer_step`."""
+        self._renew_after_fork()
+        with self._line.changed:
+            return None if self._line.current is None else self._line.current.trainer_step
 
     def checkpoint(self) -> Checkpoint:
         """As it stands now; needs no service."""
@@ -163,11 +174,14 @@ class Session:
         if not isinstance(observation_id, str) or not 1 <= len(observation_id) <= 128:
             raise InvalidBatchError("observation_id", f"is {observation_id!r}; give a string of 1 to 128 characters")
         request = scheduler_pb2.ObserveRequest(
-            observation_id=observation_id,
-            trainer_step=None if trainer_step is None else int(trainer_step),
+            trainer_step=None if trainer_step is None else arrays.whole("trainer_step", trainer_step),
             split=observation_pb2.SPLIT_EVAL if evaluation else observation_pb2.SPLIT_TRAIN,
             lost_reports=0 if evaluation else self._line.lost_reports,
         )
+        try:
+            request.observation_id = observation_id
+        except ValueError as error:  # a lone surrogate
+            raise InvalidBatchError("observation_id", f"cannot be sent: {error}") from error
         try:
             convert.batch_to_proto(report.batch, report.label_texts(), request)
         except (TypeError, ValueError) as error:  # an environment that is no text, a count beyond 64 bits
@@ -205,7 +219,13 @@ class Session:
         )
 
     def _neutral_without_report(self, request: scheduler_pb2.ObserveRequest, report: Report, make: Make) -> Schedule:
-        """No state is known, or there is no room to keep the report."""
+        """No state is known, or there is no room to keep the report.
+
+        Raises:
+            FadeError: The service would refuse the report, as far as the configuration passed says.
+        """
+        if self._line.current is None and self.settings.config is not None:
+            fade_core.observe(self.settings.config, EMPTY_STATE, report.batch)
         if request.split != observation_pb2.SPLIT_EVAL:
             self._line.lose()
         names = dict.fromkeys(report.batch.environments) or {DEFAULT_ENVIRONMENT: None}
@@ -218,9 +238,8 @@ class Session:
 
     def _neutral_after(self, error: RejectedError, make: Make) -> Schedule:
         self._line.rejected += 1
-        if error.reason not in self._logged:
-            self._logged.add(error.reason)
-            _log.warning("an observation was refused and trains on neutral weights (said once per reason): %s", error)
+        if self._refusals.due(error.reason):
+            _log.warning("an observation was refused and trains on neutral weights (said at times): %s", error)
         return make(
             parts={DEFAULT_ENVIRONMENT: Part(schedule=CoreSchedule())},
             source="NEUTRAL",
@@ -229,6 +248,13 @@ class Session:
             config=self._config,
             counters=self._line.counters(),
         )
+
+    def _tell_warnings(self, schedule: Schedule) -> None:
+        """Once per reason and environment."""
+        for warning in schedule.warnings:
+            if (warning.reason, warning.subject) not in self._warned:
+                self._warned.add((warning.reason, warning.subject))
+                _log.warning("%s (%s, said once): %s", warning.reason, warning.subject or "all environments", warning.message)
 
     def _tell_differences(self, position: Position | None) -> None:
         if position is None or self.settings.config is None:

@@ -6,8 +6,6 @@ environment (:func:`fade_client.shim.client_from_environment`). Written against 
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import re
 from collections.abc import Sequence
@@ -19,15 +17,14 @@ from skyrl.backends.skyrl_train.utils.io import io  # type: ignore[import-not-fo
 from skyrl.backends.skyrl_train.utils.ppo_utils import AdvantageEstimatorRegistry  # type: ignore[import-not-found]
 from skyrl.train.utils.callbacks import TrainingCallback  # type: ignore[import-not-found]
 
+from fade_client import checkpoint
 from fade_client.errors import TrainerError
 from fade_client.schedule import Schedule
-from fade_client.shim import shared_client
+from fade_client.shim import say_undivided, send_the_rest, shared_client, step_on_line
 from fade_core import Entropy, RowStatus
 
 ENTROPY_KIND = "skyrl/policy_entropy"
 """The trainer's metric: the mean over micro-batches of each one's token mean, of the step before."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -66,13 +63,14 @@ def fade_advantages(
     groups = [str(uid) for uid in index]
     statuses = [RowStatus.PADDING if re.fullmatch(r"pad\d+", uid) else RowStatus.SCORED for uid in groups]
     name = f"batch-{next(_batches)}" if _trainer.step is None else f"step-{_trainer.step}"
-    schedule = shared_client().observe(
+    client = shared_client()
+    schedule = client.observe(
         name,
         rewards=rewards,
         groups=groups,
         statuses=statuses,
         entropy=_trainer.entropy,
-        trainer_step=_trainer.step,
+        trainer_step=None if _trainer.step is None else step_on_line(client, _trainer.step),
         prefiltered=_value(config, "dynamic_sampling.type") is not None,
     )
     _trainer.schedule = schedule
@@ -99,6 +97,8 @@ def check(config: Any) -> None:
             "trainer.algorithm.use_kl_in_reward is true: the rewards would carry a KL penalty, so that they are no longer on the "
             "run's declared scale; set it to false, and use_kl_loss to true if you want the penalty"
         )
+    if _value(config, "grpo_norm_by_std"):
+        say_undivided("trainer.algorithm.grpo_norm_by_std=true")
 
 
 class FadeCallback(TrainingCallback):  # type: ignore[misc]
@@ -114,14 +114,16 @@ class FadeCallback(TrainingCallback):  # type: ignore[misc]
             return
         settings = trainer.cfg.trainer
         folder = settings.resume_path if str(settings.resume_mode) == "from_path" else None
-        path = os.path.join(folder or os.path.join(settings.ckpt_path, f"global_step_{callback_input.global_step}"), "fade.json")
+        folder = folder or os.path.join(settings.ckpt_path, f"global_step_{callback_input.global_step}")
+        path = os.path.join(folder, checkpoint.FILE)
         if not io.exists(path):
-            _log.warning("%s is missing, so the run's state is not restored; a new FADE_RUN starts from nothing", path)
+            checkpoint.missing(path)
             return
         with io.open_file(path, "r") as file:
-            kept = json.load(file)
+            text = file.read()
+        kept = checkpoint.from_text(path, text, entropy=lambda values: None if values is None else Entropy(**values))
         shared_client().load_state_dict(kept["state"])
-        _trainer.entropy = None if kept["entropy"] is None else Entropy(**kept["entropy"])
+        _trainer.entropy = kept["entropy"]
 
     def on_step_start(self, trainer: Any, callback_input: Any, control: Any) -> None:
         """Names the batch to come by its step."""
@@ -136,8 +138,9 @@ class FadeCallback(TrainingCallback):  # type: ignore[misc]
     def on_save(self, trainer: Any, callback_input: Any, control: Any) -> None:
         """Writes the state into the checkpoint, and the entropy that the next step will report."""
         entropy = None if _trainer.entropy is None else asdict(_trainer.entropy)
-        with io.open_file(os.path.join(callback_input.ckpt_path, "fade.json"), "w") as file:
-            json.dump({"state": shared_client().state_dict(), "entropy": entropy}, file)
+        path = os.path.join(callback_input.ckpt_path, checkpoint.FILE)
+        with checkpoint.writing(path), io.open_file(path, "w") as file:
+            file.write(checkpoint.to_text(shared_client().state_dict(), entropy=entropy))
 
     def on_log(self, trainer: Any, callback_input: Any, control: Any) -> None:
         """Adds the schedule to what is logged."""
@@ -145,8 +148,8 @@ class FadeCallback(TrainingCallback):  # type: ignore[misc]
             callback_input.logs.update(_trainer.schedule.metrics())
 
     def on_train_end(self, trainer: Any, callback_input: Any, control: Any) -> None:
-        """Sends what still waits for the service."""
-        shared_client().flush()
+        """Sends what still waits for the service, and says what was not sent."""
+        send_the_rest(shared_client())
 
 
 def _value(config: Any, path: str) -> Any:

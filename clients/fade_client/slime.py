@@ -7,7 +7,6 @@ hook runs once per rollout, in the rollout manager. The client comes from the en
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Sequence
@@ -15,8 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from fade_client import checkpoint
 from fade_client.errors import TrainerError
-from fade_client.shim import shared_client
+from fade_client.shim import say_undivided, shared_client
 from fade_core import RowStatus
 
 ESTIMATORS = ("grpo", "gspo", "cispo")
@@ -79,6 +79,8 @@ def check(args: Any) -> None:
         raise TrainerError("--normalize-advantages would whiten the advantages, which undoes the schedule; leave it out")
     if args.custom_advantage_function_path is not None:
         raise TrainerError("--custom-advantage-function-path would replace the advantages; leave it out")
+    if getattr(args, "rewards_normalization", False) and getattr(args, "grpo_std_normalization", False):
+        say_undivided("slime's normalisation by the standard deviation (on without --disable-grpo-std-normalization)")
 
 
 class FadeState:
@@ -92,20 +94,20 @@ class FadeState:
     def save(self, rollout_id: int) -> None:
         """Writes the state, after the data source's own."""
         super().save(rollout_id)  # type: ignore[misc]
-        path = _path(self.args.save, rollout_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(shared_client().state_dict()), encoding="utf-8")
+        checkpoint.write_file(_path(self.args.save, rollout_id), shared_client().state_dict())
 
     def load(self, rollout_id: int | None = None) -> None:
-        """Goes on from the state, where there is one."""
+        """Goes on from the state, where there is one.
+
+        Raises:
+            CheckpointError: It is damaged, or of another version; names the file.
+        """
         super().load(rollout_id)  # type: ignore[misc]
         if self.args.load is None or rollout_id is None or rollout_id < 0:
             return
-        path = _path(self.args.load, rollout_id)
-        if not path.exists():
-            _log.warning("%s is missing, so the run's state is not restored; a new FADE_RUN starts from nothing", path)
-            return
-        shared_client().load_state_dict(json.loads(path.read_text(encoding="utf-8")))
+        kept = checkpoint.read_file(_path(self.args.load, rollout_id))
+        if kept is not None:
+            shared_client().load_state_dict(kept["state"])
 
 
 def _path(folder: str, rollout_id: int) -> Path:

@@ -15,8 +15,8 @@ _TRANSIENT_REASONS = ("STORE_FULL", "QUOTA_EXCEEDED")
 """Refusals under codes other than UNAVAILABLE that pass with time or by an operator's act: the report is kept and sent again."""
 
 _WAYS_OUT = {
-    "WRITER_FENCED": "go on from this job's checkpoint with client.load_state_dict(state), or from the service's own history"
-    " with client.restore(): either opens a new branch for this writer",
+    "WRITER_FENCED": "here that is client.load_state_dict(state), from this job's checkpoint, or client.restore(), from the"
+    " service's own history",
     "RUN_NOT_FOUND": "where the service lost its store, client.load_state_dict(client.state_dict()) makes the run anew from here",
     "MESSAGE_TOO_LARGE": "report fewer rows per observation",
 }

@@ -7,8 +7,7 @@ Written against ms-swift 4.6.0; docs/trainers/ms-swift.md says how.
 
 from __future__ import annotations
 
-import json
-import logging
+import secrets
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,14 @@ from accelerate.utils import gather_object  # type: ignore[import-not-found]
 from swift.rlhf_trainers import GRPOTrainer  # type: ignore[import-not-found]
 from swift.trainers import TrainerFactory  # type: ignore[import-not-found]
 
+from fade_client import checkpoint
 from fade_client.distributed import on_first_rank
 from fade_client.errors import TrainerError
-from fade_client.shim import shared_client
+from fade_client.shim import append_numbers, say_undivided, shared_client, step_on_line
 from fade_core import Entropy
 
 ENTROPY_KIND = "ms-swift/full vocabulary"
 """Over the whole vocabulary, of the completion tokens of the generation batch before."""
-
-_log = logging.getLogger(__name__)
 
 
 class FadeGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -42,7 +40,9 @@ class FadeGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         _check(kwargs["args"])
         super().__init__(*args, **kwargs)
         self._fade_entropy: list[float] = [0.0, 0]  # nats and tokens of this rank since the last report
+        self._fade_name = secrets.token_hex(4)  # another trainer in this process reports other batches
         self._fade_evaluations = count()
+        self._fade_reasons: set[str] = set()
 
     def _compute_advantages(self, samples: Any, rewards_per_func: torch.Tensor, batch_encoded_inputs: Any) -> torch.Tensor:
         """(N,) of all ranks' rows, from their rewards (N, functions); NaN where a function has no reward for a row."""
@@ -58,21 +58,21 @@ class FadeGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             rollouts = gather_object([sample.request_id for sample in samples])
         else:
             groups = np.arange(len(rewards)) // (self.num_generations if training else self.num_generations_eval)
-        name = f"step-{self.state.global_step}-{self._step}"
-        schedule = shared_client().observe(
-            name if training else f"evaluation-{next(self._fade_evaluations)}",
+        client, step = shared_client(), self.state.global_step
+        schedule = client.observe(
+            f"{self._fade_name}-step-{step}-{self._step}" if training else f"evaluation-{next(self._fade_evaluations)}",
             rewards=rewards,
             groups=groups,
             rollouts=rollouts,
-            entropy=self._fade_take_entropy() if training else None,
-            trainer_step=self.state.global_step,
+            entropy=self._fade_known_entropy() if training else None,
+            trainer_step=step_on_line(client, step),
             prefiltered=training and self.dynamic_sample,
             evaluation=not training,
             process_group=_process_group(),
         )
-        for key, value in schedule.metrics().items():
-            if not isinstance(value, str):
-                self._metrics["train" if training else "eval"][key].append(value)
+        if training and schedule.rejection is None:  # else the next report carries it
+            self._fade_entropy = [0.0, 0]
+        append_numbers(self._metrics["train" if training else "eval"], schedule, self._fade_reasons)
         advantages: torch.Tensor = schedule.advantages(rewards, groups, rollouts=rollouts)
         return advantages
 
@@ -89,9 +89,8 @@ class FadeGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             self._fade_entropy[1] += int(mask.sum())
         return logps, entropies
 
-    def _fade_take_entropy(self) -> Entropy | None:
+    def _fade_known_entropy(self) -> Entropy | None:
         nats, tokens = self._fade_all_entropy()
-        self._fade_entropy = [0.0, 0]
         return Entropy(sum_nats=nats, token_count=int(tokens), kind=ENTROPY_KIND) if tokens else None
 
     def _fade_all_entropy(self) -> list[float]:
@@ -104,26 +103,32 @@ class FadeGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         result = super()._save_checkpoint(*args, **kwargs)
         entropy = self._fade_all_entropy()
         if self.args.should_save:
-            path = Path(self.state.last_model_checkpoint) / "fade.json"
-            path.write_text(json.dumps({"state": shared_client().state_dict(), "entropy": entropy}), encoding="utf-8")
+            path = Path(self.state.last_model_checkpoint) / checkpoint.FILE
+            checkpoint.write_file(path, shared_client().state_dict(), entropy=entropy, name=self._fade_name)
         return result
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """As ms-swift's; goes on from the state in the checkpoint."""
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None or self.args.resume_only_model:
+    def _load_optimizer_and_scheduler(self, folder: str | None) -> None:
+        """As ms-swift's; goes on from the state in the checkpoint.
+
+        Raises:
+            CheckpointError: The state is damaged.
+        """
+        super()._load_optimizer_and_scheduler(folder)
+        if folder is None or self.args.resume_only_model:
             return
-        path = Path(checkpoint) / "fade.json"
-        on_first_rank(_process_group(), lambda: self._fade_go_on_from(path))
+        on_first_rank(_process_group(), lambda: self._fade_go_on_from(Path(folder) / checkpoint.FILE))
 
     def _fade_go_on_from(self, path: Path) -> None:
         """As the first rank sees the file: whether it is there must not divide the ranks."""
-        if not path.exists():
-            _log.warning("%s is missing, so the run's state is not restored; a new FADE_RUN starts from nothing", path)
-            return
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        shared_client().load_state_dict(kept["state"])
-        self._fade_entropy = kept["entropy"]  # of all ranks
+        kept = checkpoint.read_file(path, entropy=_pair, name=str)
+        if kept is not None:
+            shared_client().load_state_dict(kept["state"])
+            self._fade_entropy, self._fade_name = kept["entropy"], kept["name"]  # entropy of all ranks
+
+
+def _pair(values: Any) -> list[float]:
+    nats, tokens = values
+    return [float(nats), int(tokens)]
 
 
 def _check(args: Any) -> None:
@@ -134,6 +139,8 @@ def _check(args: Any) -> None:
         )
     if args.advantage_reweight == "rlsd":
         raise TrainerError("--advantage_reweight rlsd would weigh the advantages once more; leave it out")
+    if args.scale_rewards != "none":
+        say_undivided(f"--scale_rewards {args.scale_rewards}")
 
 
 def _process_group() -> bool | None:

@@ -11,10 +11,10 @@ Over a GRPOTrainer of your own: ``class Mine(FadeGRPOMixin, YourGRPOTrainer)``. 
 
 from __future__ import annotations
 
-import json
 import logging
+import secrets
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,19 +22,16 @@ import torch.distributed as dist
 from accelerate.utils import gather, gather_object  # type: ignore[import-not-found]
 from trl import GRPOTrainer  # type: ignore[import-not-found]
 
+from fade_client import checkpoint
 from fade_client.client import FadeClient
 from fade_client.distributed import on_first_rank
-from fade_client.errors import CheckpointError, TrainerError
-from fade_client.schedule import Schedule, Source
-from fade_client.shim import client_from_environment
+from fade_client.errors import TrainerError
+from fade_client.schedule import Schedule
+from fade_client.shim import append_numbers, client_from_environment, say_undivided, send_the_rest, step_on_line
 from fade_core import Entropy, RowStatus
-from fade_core.schedule import Phase
 
 ENTROPY_KIND = "trl/full vocabulary"
 """Over the whole vocabulary at the sampling temperature, of the completion tokens in the loss passes since the last report."""
-
-STATE_FILE = "fade.json"
-"""In each checkpoint's folder."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,9 +61,12 @@ class FadeGRPOMixin:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        order = cls.__mro__
-        if GRPOTrainer in order and order.index(GRPOTrainer) < order.index(FadeGRPOMixin):
-            raise TrainerError(f"class {cls.__name__} would train on TRL's advantages: name FadeGRPOMixin before the trainer")
+        for base in cls.__mro__[: cls.__mro__.index(FadeGRPOMixin)]:
+            if issubclass(base, GRPOTrainer) and not issubclass(base, FadeGRPOMixin):
+                raise TrainerError(
+                    f"class {cls.__name__} would train on {base.__name__}'s advantages: name FadeGRPOMixin before it, as in"
+                    f" class {cls.__name__}(FadeGRPOMixin, {base.__name__})"
+                )
 
     def __init__(self, *args: Any, fade: FadeClient | None = None, **kwargs: Any) -> None:
         if not isinstance(self, GRPOTrainer):
@@ -81,16 +81,17 @@ class FadeGRPOMixin:
         self._fade_rewards = torch.empty(0, 0)
         self._fade_token_entropies: torch.Tensor | None = None
         self._fade_entropy = torch.zeros(2, dtype=torch.float64)  # nats and tokens of this rank since the last report
+        self._fade_name = secrets.token_hex(4)  # another trainer with this client reports other batches
         self._fade_reports = 0
-        self._fade_step = 0  # of the last report
+        self._fade_reasons: set[str] = set()
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As TRL's; in the end gives reports that are still to be sent up to the client's ``timeout_seconds``."""
+        """As TRL's; in the end gives reports that wait up to the client's ``timeout_seconds``, and says which were not sent."""
         parent: Any = super()
         try:
             return parent.train(*args, **kwargs)
         finally:
-            self.fade.flush()
+            send_the_rest(self.fade)
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """(N, functions) of all ranks' rows; NaN where a function has no reward for a row."""
@@ -143,55 +144,46 @@ class FadeGRPOMixin:
         parent: Any = super()
         parent._save_checkpoint(model, trial)
         entropy = self._fade_all_entropy().tolist()
-        kept = on_first_rank(
-            _process_group(), lambda: {"state": self.fade.state_dict(), "entropy": entropy, "reports": self._fade_reports}
-        )
+        first = on_first_rank(_process_group(), lambda: (self.fade.state_dict(), self._fade_name, self._fade_reports))
         if self.args.should_save:
             folder = Path(parent._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-            (folder / STATE_FILE).write_text(json.dumps(kept), encoding="utf-8")
+            state, name, reports = first
+            checkpoint.write_file(folder / checkpoint.FILE, state, entropy=entropy, name=name, reports=reports)
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+    def _load_optimizer_and_scheduler(self, folder: str | None) -> None:
         """As TRL's; goes on from the state in the checkpoint, as the first rank sees it.
 
         Raises:
             CheckpointError: The state is damaged.
         """
         parent: Any = super()
-        parent._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            path = Path(checkpoint) / STATE_FILE
+        parent._load_optimizer_and_scheduler(folder)
+        if folder is not None:
             self._fade_entropy = torch.zeros_like(self._fade_entropy)
-            on_first_rank(_process_group(), lambda: self._fade_go_on_from(path))
+            on_first_rank(_process_group(), lambda: self._fade_go_on_from(Path(folder) / checkpoint.FILE))
 
     def _fade_go_on_from(self, path: Path) -> None:
-        if not path.exists():
-            _log.warning("%s is missing: the checkpoint is from before FADE was used, and the run starts from nothing", path)
-            return
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            entropy = torch.tensor(kept["entropy"], dtype=torch.float64)  # of all ranks
-            state, reports = kept["state"], int(kept["reports"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(f"{path} is damaged ({error!r}); resume from another checkpoint") from error
-        self.fade.load_state_dict(state)
-        self._fade_entropy, self._fade_reports, self._fade_step = entropy, reports, 0
+        kept = checkpoint.read_file(path, entropy=_pair, name=str, reports=int)
+        if kept is not None:
+            self.fade.load_state_dict(kept["state"])
+            self._fade_entropy, self._fade_name, self._fade_reports = kept["entropy"], kept["name"], kept["reports"]
 
     def _fade_observe(self, rewards: torch.Tensor, groups: Any, statuses: torch.Tensor) -> Schedule:
         nats, tokens = self._fade_all_entropy().tolist()
-        self._fade_entropy = torch.zeros_like(self._fade_entropy)
         self._fade_reports += 1
         step = self.state.global_step
-        went_back = step < self._fade_step  # a second train() counts from 0 again, on the same line of history
-        self._fade_step = max(step, self._fade_step)
-        return self.fade.observe(
-            f"report-{self._fade_reports}-step-{step}",  # a step may generate several times
+        schedule = self.fade.observe(
+            f"{self._fade_name}-report-{self._fade_reports}-step-{step}",  # a step may generate several times
             rewards=rewards,
             groups=groups,
             statuses=statuses,
             entropy=Entropy(sum_nats=nats, token_count=int(tokens), kind=ENTROPY_KIND) if tokens else None,
-            trainer_step=None if went_back else step,
+            trainer_step=step_on_line(self.fade, step),
             process_group=_process_group(),
         )
+        if schedule.rejection is None:  # else the next report carries it
+            self._fade_entropy = torch.zeros_like(self._fade_entropy)
+        return schedule
 
     def _fade_statuses(self, output: dict[str, Any]) -> torch.Tensor:
         """(N,) of all ranks' rows: TRUNCATED where TRL masks the whole completion for it."""
@@ -206,14 +198,7 @@ class FadeGRPOMixin:
 
     def _fade_log(self, schedule: Schedule, advantages: torch.Tensor) -> None:
         self._logs["advantages"].extend(advantages.tolist())  # it holds one generation batch: TRL's own drop out
-        metrics = self._metrics["train"]
-        for name, value in schedule.metrics().items():
-            if not isinstance(value, str):
-                metrics[name].append(float(value))
-        for source in get_args(Source):  # TRL averages what it logs: so each is the share of the batches since the last line
-            metrics[f"fade/source/{source.lower()}"].append(float(schedule.source == source))
-        for phase in get_args(Phase):
-            metrics[f"fade/phase/{phase}"].append(float(schedule.phase == phase))
+        append_numbers(self._metrics["train"], schedule, self._fade_reasons)
 
 
 class FadeGRPOTrainer(FadeGRPOMixin, GRPOTrainer):  # type: ignore[misc]
@@ -227,17 +212,18 @@ def _check(args: Any) -> None:
             " and the schedule weighs their sum; set it to 'sum_then_normalize'"
         )
     if args.scale_rewards != "none":
-        _log.warning(
-            "scale_rewards=%r has no effect: the schedule's advantages are not divided by a standard deviation. Set it to 'none'"
-            " to say so, and expect another size of steps than before (docs/trainers/trl.md)",
-            args.scale_rewards,
-        )
+        say_undivided(f"scale_rewards={args.scale_rewards!r}")
     if args.off_policy_mask_threshold is not None:
         _log.warning(
             "off_policy_mask_threshold=%r drops failures and never successes: less of their mass is trained on than delta says;"
             " set it to None if that is not wanted",
             args.off_policy_mask_threshold,
         )
+
+
+def _pair(values: Any) -> torch.Tensor:
+    nats, tokens = values
+    return torch.tensor([nats, tokens], dtype=torch.float64)
 
 
 def _process_group() -> bool | None:

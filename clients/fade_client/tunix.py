@@ -21,9 +21,10 @@ from tunix.rl.reward_manager import SequenceRewardManager  # type: ignore[import
 
 from fade_client.errors import TrainerError
 from fade_client.schedule import Schedule
-from fade_client.shim import shared_client
+from fade_client.shim import numbers, shared_client
 
 _batches = count()
+_reasons: set[str] = set()
 
 
 @dataclass
@@ -90,8 +91,8 @@ def fade_advantages(rewards: Any, num_generations: int) -> Any:
 
 def metrics(**_: Any) -> dict[str, tuple[float, Any]]:
     """One of a learner's ``metric_fns``: the schedule of the batch, for tunix's logs."""
-    known = {} if _batch.schedule is None else _batch.schedule.metrics()
-    return {name: (value, np.mean) for name, value in known.items() if not isinstance(value, str)}
+    known = {} if _batch.schedule is None else numbers(_batch.schedule, _reasons)
+    return {name: (value, np.mean) for name, value in known.items()}
 
 
 def keep_state(learner: Any) -> None:

@@ -6,33 +6,27 @@ environment (:func:`fade_client.shim.client_from_environment`). Written against 
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from omegaconf import OmegaConf  # type: ignore[import-not-found]
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est  # type: ignore[import-not-found]
 
+from fade_client import checkpoint
 from fade_client.client import FadeClient
-from fade_client.errors import TrainerError
-from fade_client.schedule import Schedule, Source
-from fade_client.shim import shared_client
-from fade_core import Entropy, RowStatus
+from fade_client.errors import SettingsError, TrainerError
+from fade_client.schedule import Schedule
+from fade_client.shim import numbers, say_undivided, shared_client, step_on_line
+from fade_core import Entropy, FadeError, RowStatus, RunConfig
 
 ENTROPY_KIND = "verl/full vocabulary"
 """Over the whole vocabulary at the rollout's temperature, of the tokens in the response mask, before the update."""
 
-STATE_FILE = "fade.json"
-"""In the folder of a checkpoint."""
-
 SETTINGS = ("address", "run", "project", "config")
-"""Of ``algorithm.fade``; each stands for the environment variable of that name. A token is no setting: verl logs its own."""
-
-_log = logging.getLogger(__name__)
+"""Of ``algorithm.fade``; each wins over the environment variable of that name. A token is no setting: verl logs its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +41,12 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Trainer:
-    """This process's training: the batch at hand, batches reported so far, the last schedule."""
+    """This process's training: the batch at hand, batches reported so far, the last schedule, for what reports were refused."""
 
     batch: _Batch = field(default_factory=_Batch)
     reported: int = 0
     schedule: Schedule | None = None
+    reasons: set[str] = field(default_factory=set)
 
 
 _trainer = _Trainer()
@@ -84,14 +79,15 @@ def fade_advantages(
         rewards = rewards[batch.last]
     groups = [str(uid) for uid in index]
     statuses = [_status(uid, tokens) for uid, tokens in zip(groups, response_mask.sum(dim=-1).tolist(), strict=True)]
-    schedule = _client(config).observe(
+    client = _client(config)
+    schedule = client.observe(
         f"batch-{_trainer.reported}",
         rewards=rewards,
         groups=groups,
         statuses=statuses,
         rollouts=batch.rollouts,
         entropy=batch.entropy,
-        trainer_step=batch.trainer_step,
+        trainer_step=None if batch.trainer_step is None else step_on_line(client, batch.trainer_step),
         prefiltered=bool(_value(config, "filter_groups.enable")),
     )
     _trainer.reported += 1  # not where it raised: the same batch keeps its name
@@ -104,6 +100,8 @@ def fade_advantages(
 def check(algorithm: Any) -> None:
     """Whether the rewards that the estimator gets are those of the run's declared scale. verl changes no advantages after it.
 
+    Says in the log that ``norm_adv_by_std_in_grpo`` has no effect.
+
     Args:
         algorithm: ``algorithm`` of verl's configuration; None is not checked.
 
@@ -115,6 +113,8 @@ def check(algorithm: Any) -> None:
             "algorithm.use_kl_in_reward is true: the rewards would carry a KL penalty, so that they are no longer on the run's "
             "declared scale; set it to false, and actor_rollout_ref.actor.use_kl_loss to true if you want the penalty"
         )
+    if _value(algorithm, "norm_adv_by_std_in_grpo"):
+        say_undivided("algorithm.norm_adv_by_std_in_grpo=true")
 
 
 class FadeCheckpoint:
@@ -149,31 +149,21 @@ class FadeCheckpoint:
 
 
 def save_state(folder: str | os.PathLike[str]) -> None:
-    """Writes the run's state into a checkpoint's folder; needs no service.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    kept = {"reported": _trainer.reported, "client": shared_client().state_dict()}
-    written = Path(folder) / f"{STATE_FILE}.tmp"
-    written.write_text(json.dumps(kept), encoding="utf-8")
-    written.replace(Path(folder) / STATE_FILE)
+    """Writes the run's state into a checkpoint's folder; needs no service. Where it cannot be written, the log says so."""
+    checkpoint.write_file(Path(folder) / checkpoint.FILE, shared_client().state_dict(), reported=_trainer.reported)
 
 
 def load_state(folder: str | os.PathLike[str]) -> None:
     """Goes on from the state in a checkpoint's folder; a warning where there is none.
 
     Raises:
-        CheckpointError: The file is damaged, or of another version.
+        CheckpointError: The file is damaged, or of another version; names it.
         RejectedError: The service refused to restore.
     """
-    path = Path(folder) / STATE_FILE
-    if not path.exists():
-        _log.warning("%s is missing, so the run's state is not restored; a new run starts from nothing", path)
-        return
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    shared_client().load_state_dict(kept["client"])
-    _trainer.reported = kept["reported"]
+    kept = checkpoint.read_file(Path(folder) / checkpoint.FILE, reported=int)
+    if kept is not None:
+        shared_client().load_state_dict(kept["state"])
+        _trainer.reported = kept["reported"]
 
 
 def _hook(trainer: Any) -> None:
@@ -188,7 +178,7 @@ def _hook(trainer: Any) -> None:
         finally:
             _trainer.batch = _Batch()
         if _trainer.schedule is not None:
-            metrics.update(_numbers(_trainer.schedule))
+            metrics.update(numbers(_trainer.schedule, _trainer.reasons))
         return batch
 
     def _load_checkpoint(self: Any) -> None:
@@ -200,12 +190,6 @@ def _hook(trainer: Any) -> None:
             load_state(Path(settings.default_local_dir) / f"global_step_{self.global_steps}")
 
     trainer._compute_advantage, trainer._load_checkpoint = _compute_advantage, _load_checkpoint
-
-
-def _numbers(schedule: Schedule) -> dict[str, float]:
-    """The schedule's metrics without words, which verl drops: of the source, a share for each."""
-    shares = {f"fade/source/{source.lower()}": float(schedule.source == source) for source in get_args(Source)}
-    return {name: value for name, value in schedule.metrics().items() if not isinstance(value, str)} | shares
 
 
 def _known(trainer: Any, batch: Any) -> _Batch:
@@ -232,11 +216,20 @@ def _entropy(batch: Any) -> Entropy | None:
 
 def _client(algorithm: Any) -> FadeClient:
     given = _value(algorithm, "fade")
-    for name, value in ({} if given is None else OmegaConf.to_container(OmegaConf.create(given), resolve=True)).items():
-        if name not in SETTINGS:
-            raise TrainerError(f"algorithm.fade.{name} is none of {', '.join(SETTINGS)}; set FADE_{name.upper()} or correct it")
-        os.environ[f"FADE_{name.upper()}"] = value if isinstance(value, str) else json.dumps(value)
-    return shared_client()
+    settings: Any = {} if given is None else OmegaConf.to_container(OmegaConf.create(given), resolve=True)
+    wrong = [name for name in settings if name not in SETTINGS]
+    if wrong:
+        known = ", ".join(SETTINGS)
+        raise TrainerError(f"algorithm.fade.{wrong[0]} is none of {known}; set FADE_{str(wrong[0]).upper()} or correct it")
+    named = {name: str(value) for name, value in settings.items() if value is not None and name != "config"}
+    return shared_client(config=_config(settings.get("config")), **named)
+
+
+def _config(values: Any) -> RunConfig | None:
+    try:
+        return None if values is None else RunConfig.from_dict(values)
+    except (FadeError, TypeError, ValueError, AttributeError) as error:
+        raise SettingsError(f"algorithm.fade.config is no configuration of a run: {error}") from error
 
 
 def _status(uid: str, tokens: float) -> RowStatus:

@@ -174,6 +174,20 @@ def test_the_first_groups_are_weighed_neutrally_and_errored_traces_are_left_out(
     asyncio.run(test())
 
 
+def test_a_step_whose_groups_all_errored_reports_nothing_and_stops_nothing(load: Any, history: Any, tmp_path: Path) -> None:
+    async def test() -> None:
+        names = load()
+        orchestrator = names["FadeOrchestrator"](settings(tmp_path))
+        await algorithm(names).score_group([episode(0.0, 4, group="g", environment="math", error=True) for _ in range(3)])
+        await orchestrator.finalize_train_batch(SHIPPED)
+        await algorithm(names).score_group(episodes([1.0, 0, 0], "h"))
+        await orchestrator.finalize_train_batch(SHIPPED)
+        await orchestrator.stop()
+
+    asyncio.run(test())
+    assert [(item.observation_id, list(item.groups.scored)) for item in history()] == [("step-2", [3])]
+
+
 def test_each_environment_has_averages_of_its_own(load: Any, fade: Any, tmp_path: Path) -> None:
     async def test() -> None:
         names, math, code = load(), fade(), fade()
@@ -208,7 +222,7 @@ def test_the_state_lies_beside_the_progress_and_is_gone_on_from(load: Any, fade:
         reference.observe([[1.0, 1, 1, 0]], nats_per_token([[1, 1, 1, 0]]))
         await train(names, first, "lost", [1.0, 1, 0, 0])  # the step that the crash loses
         await first.stop()
-        assert json.loads((tmp_path / "step_1" / "orchestrator" / "fade.json").read_text())["revision"] == 1
+        assert json.loads((tmp_path / "step_1" / "orchestrator" / "fade.json").read_text())["state"]["revision"] == 1
         names = load()
         second = names["FadeOrchestrator"](settings(tmp_path, resume_step=1))
         await second.setup()

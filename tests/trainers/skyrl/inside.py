@@ -20,7 +20,7 @@ from skyrl.backends.skyrl_train.utils.ppo_utils import compute_advantages_and_re
 from skyrl.train.config import SkyRLTrainConfig
 
 import fade_client.shim
-from fade_client import TrainerError
+from fade_client import CheckpointError, TrainerError
 from fade_client.shim import client_from_environment
 from fade_client.skyrl import check
 from fade_proto.v1 import observation_pb2, scheduler_pb2
@@ -283,6 +283,36 @@ def test_a_resumed_training_goes_on_as_if_nothing_had_happened(service: Service,
         second, _, _ = train(tmp_path / "cut", 1, *mode, entropies=ENTROPIES[2:])
         assert [step.tolist() for step in [*first, *second]] == [step.tolist() for step in whole]
         assert service.digest("r") == service.digest("cut")
+
+
+@pytest.mark.parametrize("damage", ["cut off", "empty", "no entry"])
+def test_a_damaged_state_stops_the_resume_and_names_its_file(service: Service, tmp_path: Path, damage: str) -> None:
+    train(tmp_path, 1, "trainer.max_training_steps=2")
+    path = tmp_path / "checkpoints/global_step_2/fade.json"
+    text = path.read_text()
+    path.write_text({"cut off": text[:-20], "empty": "", "no entry": json.dumps({"state": json.loads(text)["state"]})}[damage])
+    service.new_process("r")
+    with pytest.raises(CheckpointError, match="global_step_2/fade.json"):
+        train(tmp_path, 1, "trainer.resume_mode=latest", entropies=ENTROPIES[2:])
+
+
+def test_a_state_that_cannot_be_written_is_said_and_stops_nothing(
+    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "checkpoints/global_step_2/fade.json").mkdir(parents=True)
+    trained, _, _ = train(tmp_path, 1, "trainer.max_training_steps=3")
+    assert len(trained) == 3
+    assert "global_step_2/fade.json was not written" in caplog.text
+
+
+def test_division_by_the_standard_deviation_is_said_to_have_no_effect(
+    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for value, said in (("true", 1), ("false", 0)):
+        fade_client.shim.say_undivided.cache_clear()
+        caplog.clear()
+        check(settings(tmp_path, 1, f"trainer.algorithm.grpo_norm_by_std={value}").trainer.algorithm)
+        assert caplog.text.count("grpo_norm_by_std") == said
 
 
 def test_in_shadow_mode_the_advantages_are_those_of_grpo_without_std(service: Service) -> None:

@@ -92,9 +92,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(
-    service: Service, model: Path, folder: Path, run: str, *arguments: str, processes: int = 1, status: int = 0
+    service: Service, model: Path, folder: Path, run: str, *arguments: str, processes: int = 1, status: int = 0, times: int = 1
 ) -> tuple[list[list[dict[str, Any]]], str]:
-    """What each rank recorded, and what was printed."""
+    """What each rank recorded, and what was printed; ``times`` trainings in one process, one after another."""
     folder.mkdir(exist_ok=True)
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/trainers/ms-swift.md").read_text(), re.DOTALL)
     (folder / "fade_plugin.py").write_text(program)
@@ -130,7 +130,8 @@ def train(
     if processes > 1:
         options.update(ddp_backend="gloo", ddp_timeout=120)
     launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"] if processes > 1 else []
-    command = [sys.executable, *launcher, "-m", "swift.cli.rlhf"]
+    repeated = ["-c", f"from swift.pipelines import rlhf_main\nfor _ in range({times}): rlhf_main()"]
+    command = [sys.executable, *launcher, *(repeated if times > 1 else ["-m", "swift.cli.rlhf"])]
     command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     plugins = ["--external_plugins", str(folder / "fade_plugin.py"), str(Path(__file__).with_name("recording.py"))]
     fade = {"FADE_ADDRESS": service.address, "FADE_RUN": run, "FADE_CONFIG": json.dumps({"ema_weight": WEIGHT})}
@@ -163,14 +164,33 @@ def test_training_takes_the_advantages_of_fade_and_a_resumed_one_goes_on(service
     assert any(np.isnan(batch["rewards"]).any() for batch in whole)  # ms-swift alone would have made them 0
     assert_fade(whole, Fade(), means(whole))
     assert [item.trainer_step for item in service.observations("r")] == [0, 1, 2]
-    assert "fade/alpha" in printed
+    assert "fade/alpha" in printed and "fade/phase/exploring" in printed
+    assert "--scale_rewards group has no effect" in printed
+    names = [item.observation_id for item in service.observations("r")]
 
     (rest,), _ = train(service, model, tmp_path, "r", "--resume_from_checkpoint", str(tmp_path / "out/checkpoint-2"))
     trained, fade = [batch for batch in whole if batch["training"]], Fade()
     before = [(nats / tokens if tokens else None) for nats, tokens in (batch["entropy"] for batch in trained)]
     assert_fade(trained[:2], fade, before[:2])
     assert_fade(rest, fade, before[2:])  # also the entropy of the step before the checkpoint
+    assert [item.observation_id for item in service.observations("r")] == names
     assert [item.trainer_step for item in service.observations("r")] == [0, 1, 2]
+
+
+def test_a_second_training_in_one_process_goes_on_with_the_schedule(service: Service, model: Path, tmp_path: Path) -> None:
+    (both,), _ = train(service, model, tmp_path, "r", times=2)
+    assert [batch["step"] for batch in both] == [0, 1, 2, 0, 1, 2]
+    observations = service.observations("r")
+    assert [item.revision for item in observations] == [1, 2, 3, 4, 5, 6]
+    assert len({item.observation_id for item in observations}) == 6
+
+
+def test_a_damaged_state_stops_the_resume_and_names_its_file(service: Service, model: Path, tmp_path: Path) -> None:
+    train(service, model, tmp_path, "r", "--max_steps", "1")
+    path = tmp_path / "out/checkpoint-1/fade.json"
+    path.write_text(path.read_text()[:-20])
+    _, printed = train(service, model, tmp_path, "r", "--resume_from_checkpoint", str(path.parent), status=1)
+    assert "CheckpointError" in printed and "checkpoint-1/fade.json cannot be gone on from" in printed
 
 
 def test_one_rank_reports_the_rows_of_all(service: Service, model: Path, tmp_path: Path) -> None:

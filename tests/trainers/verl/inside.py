@@ -28,8 +28,9 @@ from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1 import PPOTrainerSync, trainer_base
 
+import fade_client.shim
 import fade_client.verl
-from fade_client import CheckpointError, TrainerError
+from fade_client import CheckpointError, FadeClient, SettingsError, TrainerError
 from fade_proto.v1 import observation_pb2, scheduler_pb2
 from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
 from fade_service import FadeServer
@@ -177,6 +178,36 @@ def test_a_setting_of_algorithm_fade_that_is_none_is_named(service: Service) -> 
         PPOTrainerSync(settings(service.address, "+algorithm.fade.adress=host:1"))
 
 
+def test_a_setting_of_algorithm_fade_that_is_null_is_left_to_the_environment(service: Service) -> None:
+    config = settings(service.address, "algorithm.fade.address=null", "algorithm.fade.config=null")
+    advantages([1.0, 0], "aa", config=config.algorithm)
+    assert len(service.observations("qwen-math")) == 1
+    assert os.environ["FADE_RUN"] == "r", "the environment is as it was"
+
+
+def test_a_run_may_be_a_number(service: Service) -> None:
+    advantages([1.0, 0], "aa", config=settings(service.address, "algorithm.fade.run=2024").algorithm)
+    assert len(service.observations("2024")) == 1
+
+
+@pytest.mark.parametrize("config", [{"alpha_maximum": 2}, [1], "shadow"], ids=str)
+def test_a_configuration_of_algorithm_fade_that_is_none_is_named(service: Service, config: Any) -> None:
+    wrong = settings(service.address, "algorithm.fade.config=null")
+    OmegaConf.update(wrong, "algorithm.fade.config", config)
+    with pytest.raises(SettingsError, match="algorithm.fade.config"):
+        advantages([1.0, 0], "aa", config=wrong.algorithm)
+
+
+def test_division_by_the_standard_deviation_is_said_to_have_no_effect(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    for value, said in (("true", 1), ("false", 0)):
+        fade_client.shim.say_undivided.cache_clear()
+        caplog.clear()
+        config = settings(service.address, f"algorithm.norm_adv_by_std_in_grpo={value}").algorithm
+        for _ in range(2):
+            advantages([1.0, 0], "aa", config=config)
+        assert caplog.text.count("norm_adv_by_std_in_grpo") == said
+
+
 def test_the_callback_with_another_estimator_is_refused(service: Service) -> None:
     with pytest.raises(TrainerError, match="adv_estimator is grpo"):
         PPOTrainerSync(settings(service.address, "algorithm.adv_estimator=grpo"))
@@ -269,13 +300,43 @@ def test_a_checkpoint_without_a_state_is_said(service: Service, tmp_path: Path, 
     assert "fade.json is missing" in caplog.text
 
 
+@pytest.mark.parametrize("damage", ["cut off", "empty", "null", "no entry", "no number"])
+def test_a_damaged_file_is_refused_by_its_name(service: Service, tmp_path: Path, damage: str) -> None:
+    advantages([1.0, 0], "aa")
+    fade_client.verl.save_state(tmp_path)
+    path = tmp_path / "fade.json"
+    text = path.read_text()
+    kept = json.loads(text)
+    changed = {"no entry": json.dumps({"state": kept["state"]}), "no number": json.dumps({**kept, "reported": "many"})}
+    path.write_text({"cut off": text[:-20], "empty": "", "null": "null", **changed}[damage])
+    with pytest.raises(CheckpointError, match="fade.json.*resume from another checkpoint"):
+        fade_client.verl.load_state(tmp_path)
+
+
+def test_a_state_that_cannot_be_written_is_said(service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    fade_client.verl.save_state(tmp_path / "file")
+    assert "fade.json was not written" in caplog.text
+
+
+def test_the_reason_of_a_refusal_is_logged_as_a_number(
+    service: Service, queue: None, logged: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    Training(service.address, tmp_path / "first", 1)
+    assert "fade/rejection/writer_fenced" not in logged[-1] and logged[-1]["fade/phase/exploring"] == 1
+    with FadeClient(service.address, run="qwen-math", timeout_seconds=20) as other:
+        other.restore()  # another job takes the run over
+    Training(service.address, tmp_path / "second", 2)
+    assert [(values["fade/rejection/writer_fenced"], values["fade/source/neutral"]) for values in logged[-2:]] == [(1, 1)] * 2
+
+
 def test_a_damaged_state_stops_the_resume(service: Service, queue: None, tmp_path: Path) -> None:
     Training(service.address, tmp_path, 2)
     kept = json.loads((tmp_path / "global_step_2/fade.json").read_text())
-    kept["client"]["state_digest"] = "0" * 64
+    kept["state"]["state_digest"] = "0" * 64
     (tmp_path / "global_step_2/fade.json").write_text(json.dumps(kept))
     service.new_process("qwen-math")
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match="global_step_2/fade.json"):
         Training(service.address, tmp_path, 3)
 
 
