@@ -91,6 +91,8 @@ def integers(name: str, values: Column, dtype: type[np.signedinteger[Any]]) -> n
         InvalidBatchError: An entry is no whole number that fits.
     """
     found = _numbers(name, values, "a whole number")
+    if found.dtype.kind == "b":
+        return found.astype(dtype)
     limits = np.iinfo(dtype)
     wide = found.astype(np.float64) if found.dtype.kind == "f" else found  # float16 does not hold the limits
     wrong = (wide < limits.min) | (wide >= limits.max + 1)

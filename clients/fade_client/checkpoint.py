@@ -77,7 +77,7 @@ class Checkpoint:
                 run=values["run"],
                 position=position,
                 unsent=tuple(outbox.decode(values["unsent"])),
-                lost_reports=int(values["lost_reports"]),
+                lost_reports=_count("lost_reports", values["lost_reports"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError, DecodeError, FadeError) as error:
             raise CheckpointError(f"the state dict is damaged: {type(error).__name__}: {error}") from error
@@ -87,17 +87,27 @@ def _position(values: Mapping[str, Any]) -> Position:
     version = values["state"]["maths_version"]
     if version != MATHS_VERSION:
         raise CheckpointError(f"the state was made by version {version} of the maths; this is {MATHS_VERSION}")
+    if not isinstance(values["branch"], str):
+        raise CheckpointError(f"branch is {values['branch']!r}, which is no text")
     position = Position(
         branch=values["branch"],
-        revision=int(values["revision"]),
-        trainer_step=values["trainer_step"],
+        revision=_count("revision", values["revision"]),
+        trainer_step=None
+        if values["trainer_step"] is None
+        else _count("trainer_step", values["trainer_step"], smallest=-(2**63)),
         config=RunConfig.from_dict(values["config"]),
-        config_revision=int(values["config_revision"]),
+        config_revision=_count("config_revision", values["config_revision"]),
         state=ControllerState.from_dict(values["state"]),
     )
     if position.state.digest() != values["state_digest"]:
         raise CheckpointError("the state does not match its digest: the checkpoint is damaged")
     return position
+
+
+def _count(name: str, value: object, smallest: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not smallest <= value < 2**63:
+        raise CheckpointError(f"{name} is {value!r}, which is no whole number from {smallest} to 2^63 - 1")
+    return value
 
 
 def write_file(path: Path, state: Mapping[str, Any], **own: Any) -> None:

@@ -90,10 +90,19 @@ class Line:
         """Stands where an earlier client ended, with the reports that it left behind; the writer to go on as."""
         writer, checkpoint = leftover
         assert self._spool is not None  # which the leftover is from
-        self._spool.go_on_as(writer)
-        self.load(checkpoint)
+        own = self._spool.go_on_as(writer)
+        try:
+            self.load(checkpoint)
+        except CheckpointError as error:
+            self._spool.set_aside(len(checkpoint.unsent), error)
+            return self._spool.go_on_as(own)
         _log.info("goes on as writer %s with %d reports that were not sent", writer, len(self.outbox))
         return writer
+
+    @property
+    def is_spooled(self) -> bool:
+        """Whether what waits in the outbox is in the spool too."""
+        return self._spool is not None and self._spool.follows
 
     def close(self) -> None:
         """Lets go of the spool."""
@@ -188,6 +197,15 @@ class Line:
             if not len(self.outbox):
                 self.current = after
             self.changed.notify_all()
+
+    def drop_head(self, request: scheduler_pb2.ObserveRequest) -> None:
+        """The service will never take the oldest report: it is lost, and the next one tells the service so."""
+        with self.changed:
+            if self.acknowledged is None or self.outbox.head() is not request:
+                return  # restored meanwhile
+            self.dropped += 1
+            self.lost_reports += 1 + request.lost_reports
+            self.confirm(request, self.acknowledged, self.acknowledged, None)
 
     def lose(self) -> None:
         """A batch is trained on without a report."""

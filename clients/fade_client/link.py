@@ -27,6 +27,22 @@ _log = logging.getLogger("fade_client")
 OPEN_AFTER = 3
 """Failed calls in a row after which the trainer's thread calls no more until the background thread got through."""
 
+JUDGED = frozenset(
+    {
+        "INVALID_FIELD",
+        "INVALID_CONFIG",
+        "OBSERVATION_CONFLICT",
+        "TRAINER_STEP_DECREASED",
+        "ENTROPY_KIND_CHANGED",
+        "MESSAGE_TOO_LARGE",
+        "WRITER_FENCED",
+        "RUN_COMPLETED",
+        "HISTORY_EXPIRED",
+    }
+)
+"""Reasons for which a late report will never be taken. Any other refusal (a withdrawn token, another server at the address) says
+nothing of the report, which waits until somebody has seen to it."""
+
 NEVER_ANSWERED = (
     "; nobody has answered there yet: check FADE_ADDRESS (HOST:PORT of the service's gRPC, by default port 50051, not HTTP's) and"
     " TLS. Until then batches train on neutral weights, or go on from a checkpoint"
@@ -177,10 +193,10 @@ class Link:
                 else:
                     self._deliver(request, deadline)
             except RejectedError as error:
+                if error.reason not in JUDGED:
+                    raise UnavailableError(f"late reports are not taken now: {error}", error.code, error.reason) from error
                 if request is not None:
-                    with self._line.changed:
-                        self._line.dropped += 1
-                        self._line.confirm(request, self._line.acknowledged, self._line.acknowledged, None)
+                    self._line.drop_head(request)
                     _log.warning("late report %r was refused and is dropped: %s", request.observation_id, error)
 
     @contextmanager
@@ -275,9 +291,12 @@ class Link:
         try:
             response: scheduler_pb2.ObserveResponse = self._transport.call("Observe", request, deadline)
         except RejectedError as error:
-            if error.reason not in ("STATE_REGRESSED", "BRANCH_NOT_FOUND"):
+            if error.reason == "RUN_NOT_FOUND" and position.revision:
+                self._make_anew(position)
+            elif error.reason in ("STATE_REGRESSED", "BRANCH_NOT_FOUND"):
+                self._go_back(position, error, deadline)
+            else:
                 raise
-            self._go_back(position, error, deadline)
             raise UnavailableError(f"{error}; they are reported again", error.code, error.reason) from None
         if request.split == observation_pb2.SPLIT_EVAL:
             return response
@@ -291,8 +310,31 @@ class Link:
         """The service lost what it had acknowledged: the lost reports are made again, else a branch is opened from this state."""
         _log.warning("run %s: %s", self._settings.name, error)
         run: run_pb2.Run = self._transport.call("GetRun", scheduler_pb2.GetRunRequest(name=self._settings.name), deadline)
+        self._tell_lost_config(position, run)
         if run.branch != position.branch or not self._line.go_back(self._position_of(run, deadline)):
             self._restore = self._restore_from(position)
+
+    def _make_anew(self, position: Position) -> None:
+        """The service lost the whole run, or somebody deleted it: it is created again, and goes on from this client's state."""
+        _log.error(
+            "run %s is not at %s any more; it is made anew from revision %d, without the history before. To end a run for good,"
+            " complete it, or stop its trainer, before it is deleted",
+            self._settings.name,
+            self._settings.address,
+            position.revision,
+        )
+        self._restore = self._restore_from(position)
+
+    def _tell_lost_config(self, position: Position, run: run_pb2.Run) -> None:
+        known, now = position.config.to_dict(), convert.config_from_proto(run.config).to_dict()
+        lost = [f"{name} {value!r}, now {now[name]!r}" for name, value in known.items() if value != now[name]]
+        if lost and run.config_revision <= position.config_revision:
+            _log.error(
+                "the service lost changes of the configuration of run %s, and reports from here on are answered without them: %s."
+                " Make them again",
+                self._settings.name,
+                "; ".join(lost),
+            )
 
     def _refresh_config(self, deadline: Deadline) -> None:
         """Fetches a configuration that changed live. Until it comes, this client's own controller goes on under the old one."""

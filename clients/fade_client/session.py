@@ -143,7 +143,7 @@ class Session:
         if self._closed:
             return
         if not self.flush(self.settings.timeout_seconds):
-            kept = "a state_dict() made now still has them" if self.settings.spool is None else f"{self.settings.spool} has them"
+            kept = f"{self.settings.spool} has them" if self._line.is_spooled else "a state_dict() made now still has them"
             _log.warning("%d reports to %s were not sent; %s", len(self._line.outbox), self.settings.address, kept)
         self._closed = True
         if self._link is not None:

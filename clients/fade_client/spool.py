@@ -6,9 +6,12 @@ import json
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+
+from google.protobuf.message import DecodeError
 
 from fade_client.checkpoint import Checkpoint
 from fade_client.errors import CheckpointError, SettingsError
@@ -43,18 +46,33 @@ class Spool:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open()
+            self._ended = False
             self.leftover = self._read(run)
         except (OSError, sqlite3.Error) as error:
-            hint = "another process has it open" if "locked" in str(error) else str(error)
-            raise SettingsError(f"the spool {path} cannot be used: {hint}; give each client a file of its own") from error
-        self._ended = False
+            taken = "another process has it open; give each client a file of its own"
+            raise SettingsError(f"the spool {path} cannot be used: {taken if 'locked' in str(error) else error}") from error
 
     leftover: tuple[str, Checkpoint] | None
     """The writer of the reports that an earlier client left behind, and where its line stood with them."""
 
-    def go_on_as(self, writer: str) -> None:
-        """The writer that the reports are kept under from now on."""
-        self._writer = writer
+    @property
+    def follows(self) -> bool:
+        """Whether it still has what waits: not in a forked child, nor after it could not be written."""
+        return not self._ended and self._pid == os.getpid()
+
+    def go_on_as(self, writer: str) -> str:
+        """The writer that the reports are kept under from now on; the one that they were kept under before."""
+        before, self._writer = self._writer, writer
+        return before
+
+    def set_aside(self, count: int, problem: Exception) -> None:
+        """Keeps a file whose reports cannot be read under another name, and goes on with an empty one."""
+        aside = self._path.with_name(f"{self._path.name}.unreadable-{time.time_ns()}")
+        self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._file.close()
+        self._path.rename(aside)
+        self._file = self._open()
+        _log.error("%d reports in the spool %s cannot be sent, and are kept in %s: %s", count, self._path, aside, problem)
 
     def append(self, line: Checkpoint, request: scheduler_pb2.ObserveRequest) -> None:
         """One more report waits; ``line`` is where the line stands."""
@@ -96,23 +114,24 @@ class Spool:
         line = self._file.execute("SELECT writer, checkpoint FROM line").fetchone()
         if not requests or line is None:
             return None
-        writer, values = line[0], json.loads(line[1])
-        if values["run"] != run:
-            problem = f"the spool {self._path} holds reports of {values['run']}, not of {run}; give each run a file of its own"
-            raise SettingsError(problem)
+        writer, text = line
         try:
-            checkpoint = Checkpoint.from_dict(values)
-        except CheckpointError as error:
-            _log.error("%d reports in the spool %s cannot be sent: %s", len(requests), self._path, error)
+            values = json.loads(text)
+            owner = values["run"]
+            if owner == run:
+                unsent = tuple(map(scheduler_pb2.ObserveRequest.FromString, requests))
+                return writer, replace(Checkpoint.from_dict(values), unsent=unsent)
+        except (CheckpointError, DecodeError, KeyError, TypeError, ValueError) as error:
+            self.set_aside(len(requests), error)
             return None
-        return writer, replace(checkpoint, unsent=tuple(map(scheduler_pb2.ObserveRequest.FromString, requests)))
+        raise SettingsError(f"the spool {self._path} holds reports of {owner}, not of {run}; give each run a file of its own")
 
     def _insert(self, requests: Iterable[scheduler_pb2.ObserveRequest]) -> None:
         rows = [(request.SerializeToString(),) for request in requests]
         self._file.executemany("INSERT INTO reports (request) VALUES (?)", rows)
 
     def _write(self, line: Checkpoint, change: Callable[[], object]) -> None:
-        if self._ended or self._pid != os.getpid():  # a forked child's reports are its own, and the file is the parent's
+        if not self.follows:  # a forked child's reports are its own, and the file is the parent's
             return
         values = json.dumps(replace(line, unsent=()).to_dict())
         try:

@@ -17,7 +17,6 @@ _TRANSIENT_REASONS = ("STORE_FULL", "QUOTA_EXCEEDED")
 _WAYS_OUT = {
     "WRITER_FENCED": "here that is client.load_state_dict(state), from this job's checkpoint, or client.restore(), from the"
     " service's own history",
-    "RUN_NOT_FOUND": "where the service lost its store, client.load_state_dict(client.state_dict()) makes the run anew from here",
     "MESSAGE_TOO_LARGE": "report fewer rows per observation",
 }
 

@@ -15,6 +15,8 @@ import pytest
 from fade_client import FadeClient, RunConfig
 from fade_proto.v1 import run_pb2, scheduler_pb2
 from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
+from fade_service.errors import ServiceError
+from fade_service.rpc.status import abort
 
 if TYPE_CHECKING:
     Handler = grpc.GenericRpcHandler[bytes, bytes]
@@ -77,7 +79,8 @@ class History:
 class Front(Handler):
     """A server that passes calls on to another, byte for byte, as long as ``mode`` is "pass".
 
-    "down" refuses calls, "lose" passes them on and loses the answers, "hang" answers nothing until the deadline is over.
+    "down" refuses calls, "lose" passes them on and loses the answers, "hang" answers nothing until the deadline is over. A reason
+    in capitals refuses with it, "UNIMPLEMENTED" as a server that knows no such method.
     """
 
     def __init__(self, target: str) -> None:
@@ -102,6 +105,10 @@ class Front(Handler):
             if self.mode == "hang":
                 self._over.wait(context.time_remaining())
                 context.abort(grpc.StatusCode.UNAVAILABLE, "hung on command")
+            if self.mode == "UNIMPLEMENTED":
+                context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+            if self.mode.isupper():
+                abort(context, ServiceError(self.mode, "refused on command"))
             call = self._channel.unary_unary(details.method, bytes, bytes)
             try:
                 answer: bytes = call(request, timeout=context.time_remaining())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fade_client import FadeClient, RejectedError, RunConfig, UnavailableError
+from fade_client import CheckpointError, FadeClient, RejectedError, RunConfig, UnavailableError
 
 Connect = Callable[..., FadeClient]
 Batch = Callable[[int], dict[str, Any]]
@@ -170,3 +170,31 @@ def test_a_refused_restore_raises_and_nothing_is_observed_until_another(server: 
             other.load_state_dict(saved)
         with pytest.raises(RejectedError):
             other.observe(**batch(1))
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("revision", 2**70),
+        ("revision", "3"),
+        ("revision", -1),
+        ("branch", 5),
+        ("trainer_step", "abc"),
+        ("trainer_step", 2.5),
+        ("trainer_step", 2**63),
+        ("config_revision", None),
+        ("lost_reports", 2**70),
+        ("lost_reports", -1),
+        ("lost_reports", True),
+    ],
+)
+def test_an_entry_of_the_wrong_kind_is_refused_and_changes_nothing(
+    server: str, connect: Callable[..., FadeClient], batch: Callable[[int], dict[str, Any]], entry: str, value: Any
+) -> None:
+    client = connect(server)
+    client.observe(**batch(0))
+    before = client.state_dict()
+    with pytest.raises(CheckpointError, match=entry):
+        client.load_state_dict({**before, entry: value})
+    assert client.state_dict() == before
+    assert client.observe(**batch(1)).source == "SERVER"

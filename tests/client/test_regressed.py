@@ -92,7 +92,9 @@ def test_lost_observations_are_reported_again_and_the_state_ends_as_if_nothing_h
     assert len(now.get().branches) == 1
 
 
-def test_a_configuration_that_was_lost_with_them_is_no_hindrance(lossy: Lossy, connect: Connect, batch: Batch, told: Any) -> None:
+def test_a_configuration_that_was_lost_with_them_is_said_and_no_hindrance(
+    lossy: Lossy, connect: Connect, batch: Batch, told: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     client = connect(lossy.address, timeout_seconds=5.0)
     client.observe(**batch(0))
     lossy.back_up()
@@ -104,6 +106,7 @@ def test_a_configuration_that_was_lost_with_them_is_no_hindrance(lossy: Lossy, c
     assert client.flush(30)
     assert client.observe(**batch(4)).source == "SERVER"
     assert told(lossy.address).ids() == [f"batch-{number}" for number in range(5)]
+    assert "lost changes of the configuration" in caplog.text and "alpha_max 2.0, now 3.0" in caplog.text
 
 
 def test_where_the_lost_reports_are_no_longer_kept_a_branch_goes_on_from_the_clients_state(

@@ -225,19 +225,51 @@ def test_reports_made_under_the_old_configuration_are_applied_under_it(
 
 
 def test_a_run_that_the_service_lost_is_made_anew_from_here(
-    server: str, connect: Connect, batch: Batch, history: Any, undisturbed: Any
+    server: str, connect: Connect, batch: Batch, history: Any, undisturbed: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = connect(server, on_rejected="raise")
     for number in range(2):
         client.observe(**batch(number))
     run = history("r")
     run.stub.DeleteRun(scheduler_pb2.DeleteRunRequest(name=run.name), timeout=10)
-    with pytest.raises(RejectedError, match="load_state_dict") as caught:
-        client.observe(**batch(2))
-    assert caught.value.reason == "RUN_NOT_FOUND"
-    client.load_state_dict(client.state_dict())
+    local = client.observe(**batch(2))
+    assert (local.source, local.alpha) == ("LOCAL", undisturbed(3)[2].alpha)
+    assert "made anew from revision 2" in caplog.text
+    assert client.flush(20)
+    schedule = client.observe(**batch(3))
+    assert (schedule.source, schedule.revision, schedule.alpha) == ("SERVER", 4, undisturbed(4)[3].alpha)
+    assert [entry.observation_id for entry in run.observations()] == [batch(number)["observation_id"] for number in (2, 3)]
+
+
+@pytest.mark.parametrize("reason", ["TOKEN_INVALID", "INTERNAL", "UNIMPLEMENTED"])
+def test_reports_wait_where_a_refusal_says_nothing_of_them(
+    front: Any, connect: Connect, batch: Batch, history: Any, undisturbed: Any, reason: str
+) -> None:
+    client = connect(front.address)
+    client.observe(**batch(0))
+    front.mode = "down"
+    for number in (1, 2, 3):
+        assert client.observe(**batch(number)).source == "LOCAL"
+    front.mode = reason
+    assert not client.flush(1.5)
+    assert client.observe(**batch(4)).source == "LOCAL"
+    front.mode = "pass"
+    assert client.flush(20)
+    assert client.observe(**batch(5)).alpha == undisturbed(6)[5].alpha
+    assert [entry.lost_reports for entry in history("r").observations()] == [0] * 6
+
+
+def test_a_late_report_that_is_refused_for_good_is_told_as_lost(front: Any, connect: Connect, batch: Batch, history: Any) -> None:
+    client = connect(front.address)
+    client.observe(**batch(0))
+    front.mode = "down"
+    client.observe(**batch(1))
+    front.mode = "INVALID_FIELD"
+    assert client.flush(20)
+    front.mode = "pass"
     schedule = client.observe(**batch(2))
-    assert (schedule.revision, schedule.alpha) == (3, undisturbed(3)[2].alpha)
+    assert schedule.metrics()["fade/dropped"] == 1
+    assert [entry.lost_reports for entry in history("r").observations()] == [0, 1]
 
 
 def test_environments_are_kept_apart(server: str, connect: Connect) -> None:

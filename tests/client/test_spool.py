@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -153,3 +155,56 @@ def test_a_full_disk_hurts_no_training(
     front.mode = "pass"
     assert client.flush(20)
     assert history("r").ids() == ["batch-0", "batch-1", "batch-2"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        """UPDATE line SET checkpoint = replace(checkpoint, '"maths_version": "1"', '"maths_version": "0.0.1"')""",
+        "UPDATE line SET checkpoint = 'no json'",
+        "UPDATE line SET checkpoint = '[1]'",
+        """UPDATE line SET checkpoint = replace(checkpoint, '"run"', '"ran"')""",
+        "UPDATE reports SET request = x'ff'",
+        "UPDATE reports SET request = x''",
+    ],
+)
+def test_what_cannot_be_read_is_set_aside_and_mixes_with_nothing(
+    front: Any, connect: Connect, batch: Batch, history: Any, spool: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    first = connect(front.address, spool=spool, writer="job")
+    first.observe(**batch(0))
+    front.mode = "down"
+    for number in (1, 2, 3):
+        first.observe(**batch(number))
+    first.close()
+    with sqlite3.connect(spool) as file:
+        assert file.execute(damage).rowcount > 0
+    file.close()
+    front.mode = "pass"
+    second = connect(front.address, spool=spool, writer="job")
+    (aside,) = spool.parent.glob("unsent.db.unreadable-*")
+    assert str(aside) in caplog.text
+    second.observe(**batch(4))
+    front.mode = "down"
+    second.observe(**batch(5))
+    front.mode = "pass"
+    assert second.flush(20)
+    second.close()
+    connect(front.address, spool=spool, writer="job").observe(**batch(6))
+    assert history("r").ids() == ["batch-0", "batch-4", "batch-5", "batch-6"]
+    with sqlite3.connect(aside) as file:
+        assert file.execute("SELECT count(*) FROM reports").fetchone() == (3,)
+    file.close()
+
+
+def test_a_forked_child_does_not_say_that_the_parents_file_has_its_reports(
+    front: Any, connect: Connect, batch: Batch, spool: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connect(front.address, spool=spool)
+    client.observe(**batch(0))
+    front.mode = "down"
+    child = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: child)  # what a fork changes, without one beside gRPC's threads
+    client.observe(**batch(1))
+    client.close()
+    assert "a state_dict() made now still has them" in caplog.text
