@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GENERATOR := .venv-proto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo system system-all test test-all lint format proto faults docs bench clean
+.PHONY: help demo system system-all test test-all lint audit format proto faults fuzz docs bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,10 +30,18 @@ test: system $(VENV)/.installed ## Run the tests (about five minutes)
 test-all: system-all $(VENV)/.installed ## Run the heavier tests with real parts too
 	$(BIN)/pytest -m heavy
 
-lint: $(VENV)/.installed ## Check style and types
+lint: $(VENV)/.installed ## Check style and types, that packages fit each other, and that no secret is checked in
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/pip check
+	git ls-files -z | xargs -0 $(BIN)/detect-secrets-hook \
+		--exclude-files '^(tests/service/store/files|service/fade_service/web/static/vendor|proto/fade_proto)/' \
+		--exclude-lines 'sha256|secretName|^ *(async )?def test_'
+
+audit: $(VENV)/.installed ## Look up known vulnerabilities of what is installed (asks PyPI)
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --skip-editable
 
 format: $(VENV)/.installed ## Put the code into the project's format
 	$(BIN)/ruff check --fix
@@ -49,6 +57,9 @@ proto: $(VENV)/.installed $(GENERATOR)/.installed ## Generate proto/fade_proto f
 
 faults: system $(VENV)/.installed ## Inject faults for about ten minutes: STORE=sqlite|redis SEED=1 N=2000
 	$(BIN)/python -m tests.faults --store $(or $(STORE),sqlite) --faults $(or $(N),2000) $(if $(SEED),--seed $(SEED))
+
+fuzz: $(VENV)/.installed ## Send requests changed at random to a live server: SEED=1 N=100000
+	$(BIN)/python -m tests.fuzz --requests $(or $(N),100000) $(if $(SEED),--seed $(SEED))
 
 docs: $(VENV)/.installed ## Write the pages that are made from the code
 	$(BIN)/python docs/render.py

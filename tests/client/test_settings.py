@@ -11,7 +11,7 @@ from fade_client import FadeClient, SettingsError
 
 Connect = Callable[..., FadeClient]
 
-SECRET = "s3cr3t"
+SECRET = "s3cr3t"  # pragma: allowlist secret
 
 
 @pytest.mark.parametrize(

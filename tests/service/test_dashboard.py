@@ -216,3 +216,18 @@ def test_decomposition_over_http_is_that_of_the_maths(http: httpx.Client) -> Non
     assert measured.json()["nearest"][0]["distance"] == 0 and measured.json()["missing_count"] == 1
     for wrong in ("nothing", "fade:alpha=x", "fade:beta=1", "power:alpha=0"):
         assert http.get("/api/v1/decompose", params={"advantage": wrong}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/api/v1/runs?page_size=-1", "query.page_size"),
+        ("/api/v1/overview?state=half", "query.state"),
+        ("/api/v1/decompose?group_size=8", "query.advantage"),
+    ],
+)
+def test_a_parameter_of_the_wrong_kind_is_refused_like_everything_else(http: httpx.Client, path: str, field: str) -> None:
+    answer = http.get(path)
+    told = answer.json()["error"]
+    assert (answer.status_code, told["reason"], told["metadata"]["field"]) == (422, "INVALID_FIELD", field)
+    assert told["message"].startswith(field)

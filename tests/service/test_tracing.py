@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"  # pragma: allowlist secret
 PARENT = (("traceparent", f"00-{TRACE}-{SPAN}-01"),)
 
 

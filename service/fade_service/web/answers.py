@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from fade_service.errors import ServiceError
+from fade_service.errors import ServiceError, invalid
 
 _HTTP_STATUS = {
     "UNAUTHENTICATED": 401,
@@ -44,6 +45,32 @@ def of_data(data: Any) -> Response:
 def encoded(data: Any) -> bytes:
     """Its JSON, on one line."""
     return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+REFUSAL_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "string"},
+                "reason": {"type": "string"},
+                "message": {"type": "string"},
+                "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
+            },
+        }
+    },
+}
+"""Of every refusal."""
+
+
+def of_invalid(error: RequestValidationError) -> JSONResponse:
+    """A parameter or a body that is not of its kind: the first problem, in the form of every refusal."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    answer = of_refusal(invalid(field, "{problem}", problem=first["msg"]))
+    answer.status_code = 422
+    return answer
 
 
 def of_refusal(error: ServiceError) -> JSONResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -13,7 +14,7 @@ from fade_service.errors import ServiceError
 from fade_service.health import Health
 from fade_service.insight import Insight
 from fade_service.metrics import Metrics
-from fade_service.web.answers import of_refusal
+from fade_service.web.answers import REFUSAL_SCHEMA, of_invalid, of_refusal
 from fade_service.web.courses import add_courses
 from fade_service.web.events import add_events
 from fade_service.web.explorer import add_explorer
@@ -29,12 +30,17 @@ def make_app(insight: Insight, metrics: Metrics, health: Health, access: Access)
         title="FADE scheduler",
         summary="What the scheduler holds: runs, schedules, history, and what can be asked of them.",
         version="v1",
+        responses={422: {"description": "A value is wrong.", "content": {"application/json": {"schema": REFUSAL_SCHEMA}}}},
     )
     app.add_middleware(HttpGate, access=access, routes=app.routes, refused=of_refusal)
 
     @app.exception_handler(ServiceError)
     def refuse(request: Request, error: ServiceError) -> JSONResponse:
         return of_refusal(error)
+
+    @app.exception_handler(RequestValidationError)
+    def refuse_value(request: Request, error: RequestValidationError) -> JSONResponse:
+        return of_invalid(error)
 
     @app.get("/healthz", tags=["health"])
     def healthz() -> dict[str, str]:

@@ -68,7 +68,7 @@ def test_an_option_that_there_is_not_is_refused(tmp_path: Path, option: str) -> 
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("redis://user:secret@host:6379/0", "redis://user:***@host:6379/0"),
+        ("redis://user:secret@host:6379/0", "redis://user:***@host:6379/0"),  # pragma: allowlist secret
         ("rediss://:secret@host/0?history=5", "rediss://:***@host/0?history=5"),
         ("redis://host:6379/0?password=secret&history=5", "redis://host:6379/0?password=***&history=5"),
         ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
