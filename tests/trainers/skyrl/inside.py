@@ -297,12 +297,12 @@ def test_a_damaged_state_stops_the_resume_and_names_its_file(service: Service, t
 
 
 def test_a_state_that_cannot_be_written_is_said_and_stops_nothing(
-    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    service: Service, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "checkpoints/global_step_2/fade.json").mkdir(parents=True)
     trained, _, _ = train(tmp_path, 1, "trainer.max_training_steps=3")
     assert len(trained) == 3
-    assert "global_step_2/fade.json was not written" in caplog.text
+    assert "global_step_2/fade.json was not written" in capfd.readouterr().err  # SkyRL logs with loguru
 
 
 def test_division_by_the_standard_deviation_is_said_to_have_no_effect(
