@@ -108,6 +108,11 @@ class Schedule:
         return self._only("scale").scale
 
     @property
+    def lr_scale(self) -> float:
+        """What the trainer may multiply its learning rate by (``lr_rule``), as applied: 1 in mode ``shadow``."""
+        return self._only("lr_scale").applied().lr_scale
+
+    @property
     def phase(self) -> str:
         """``"exploring"``, ``"exploiting"`` or ``"floor"``."""
         return self._only("phase").phase
@@ -192,9 +197,9 @@ class Schedule:
         """For a logger: flat, without the values that are not known.
 
         Per environment (``fade/<name>``, or ``fade/<environment>/<name>`` where there are several): alpha, delta, scale, phase,
-        mode, applied_alpha, applied_delta, p_hat, h_hat, h_target, p_step, h_step (entropies in nats per token), mass_success,
-        mass_failure, mass_vs_grpo, sign_ratio, difficulty_centre, coverage, observations. Once: source, revision, rejection, and
-        the counters rejected, unsent, lost, dropped.
+        mode, applied_alpha, applied_delta, likelihood, lr_scale, p_hat, h_hat, h_target, p_step, h_step (entropies in nats per
+        token), mass_success, mass_failure, mass_vs_grpo, sign_ratio, difficulty_centre, coverage, observations. Once: source,
+        revision, rejection, and the counters rejected, unsent, lost, dropped.
         """
         values: dict[str, float | int | str | None] = {}
         for name, part in self.parts.items():
@@ -218,6 +223,8 @@ def _part_metrics(part: Part, source: Source) -> dict[str, float | int | str | N
         "mode": part.schedule.mode,
         "applied_alpha": applied.alpha,
         "applied_delta": applied.delta,
+        "likelihood": applied.likelihood,
+        "lr_scale": applied.lr_scale,
         "h_target": part.schedule.target_entropy_nats,
     }
     if state is not None:

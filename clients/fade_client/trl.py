@@ -28,6 +28,7 @@ from fade_client.distributed import on_first_rank
 from fade_client.errors import TrainerError
 from fade_client.schedule import Schedule
 from fade_client.shim import append_numbers, client_from_environment, say_undivided, send_the_rest, step_on_line
+from fade_client.trl_lr import LrScale
 from fade_core import Entropy, RowStatus
 
 ENTROPY_KIND = "trl/full vocabulary"
@@ -45,6 +46,7 @@ class FadeGRPOMixin:
     Args:
         fade: The client; None makes one from the environment (:func:`fade_client.shim.client_from_environment`). The run's
             ``reward_min`` and ``reward_max`` are the bounds of the weighted sum of the reward functions.
+        apply_lr_scale: Multiply the learning rate of each optimizer step by the schedule's ``lr_scale`` (``RunConfig.lr_rule``).
 
     Raises:
         TrainerError: TRL would make something else of the rewards or the advantages; says what to change to what.
@@ -68,7 +70,7 @@ class FadeGRPOMixin:
                     f" class {cls.__name__}(FadeGRPOMixin, {base.__name__})"
                 )
 
-    def __init__(self, *args: Any, fade: FadeClient | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, fade: FadeClient | None = None, apply_lr_scale: bool = False, **kwargs: Any) -> None:
         if not isinstance(self, GRPOTrainer):
             raise TrainerError(
                 f"{type(self).__name__} is no GRPOTrainer; build on that one (RLOOTrainer takes a KL penalty off the rewards, so"
@@ -84,6 +86,10 @@ class FadeGRPOMixin:
         self._fade_name = secrets.token_hex(4)  # another trainer with this client reports other batches
         self._fade_reports = 0
         self._fade_reasons: set[str] = set()
+        self._fade_lr = LrScale() if apply_lr_scale else None
+        if self._fade_lr is not None:
+            trainer: Any = self
+            trainer.add_callback(self._fade_lr)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """As TRL's; in the end gives reports that wait up to the client's ``timeout_seconds``, and says which were not sent."""
@@ -116,6 +122,8 @@ class FadeGRPOMixin:
         statuses = self._fade_statuses(output)
         schedule = self._fade_observe(rewards, groups, statuses)
         advantages: torch.Tensor = schedule.advantages(rewards, groups, statuses=statuses)
+        if self._fade_lr is not None:
+            self._fade_lr.scale = schedule.lr_scale
         first = self.accelerator.process_index * len(inputs)
         output["advantages"] = advantages[first : first + len(inputs)]
         self._fade_log(schedule, advantages)

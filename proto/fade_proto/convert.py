@@ -47,6 +47,7 @@ _CONFIG_ENUMS = {
     "scale": _names(run.Scale),
     "estimator": _names(observation.Estimator),
     "mode": _names(observation.Mode),
+    "lr_rule": _names(run.LrRule),
 }
 _PHASE = _names(observation.Phase)
 _OUTCOME = _names(observation.Outcome)
@@ -122,6 +123,8 @@ def schedule_to_proto(schedule: Schedule, message: observation.Schedule) -> None
     message.mode = _MODE[0][schedule.mode]
     message.estimator = _ESTIMATOR[0][schedule.estimator]
     message.phase = _PHASE[0][schedule.phase]
+    message.likelihood = schedule.likelihood
+    message.lr_scale = schedule.lr_scale
     if schedule.target_entropy_nats is not None:
         message.target_entropy_nats = schedule.target_entropy_nats
 
@@ -140,6 +143,8 @@ def schedule_from_proto(message: observation.Schedule) -> Schedule:
         estimator=estimator,
         phase=phase,
         target_entropy_nats=target,
+        likelihood=message.likelihood,
+        lr_scale=message.lr_scale if message.HasField("lr_scale") else 1.0,
     )
 
 

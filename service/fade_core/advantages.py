@@ -22,8 +22,12 @@ _SPECIAL_CASES_OF_FADE = ("fade", "grpo_mean", "asym_grpo", "power")
 PerGroup = float | npt.NDArray[np.float64]
 
 
-def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator: Estimator = "plug_in") -> Floats:
+def fade_advantages(
+    groups: Groups, alpha: PerGroup, delta: PerGroup, estimator: Estimator = "plug_in", likelihood: PerGroup = 0.0
+) -> Floats:
     """FADE's advantage: (1 - rbar)^(alpha - 1) * (r - rbar), divided by delta below the baseline (FADE.md, section 2).
+
+    With a likelihood exponent b the factor is (1 - rbar)^(alpha - 1) rbar^-b: the family beta(alpha - 1, b).
 
     Args:
         groups: N rows in M groups.
@@ -31,6 +35,7 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
         delta: Failure divisor, a number or (M,).
         estimator: ``plug_in`` (the paper), or ``subset`` (FADE.md, section 5.4), which takes the plug-in factor for groups
             with no more than alpha scored rollouts.
+        likelihood: Exponent of 1 / rbar under ``plug_in``, a number or (M,).
 
     Returns:
         float64 (N,), on the mapped reward scale; 0 for rows without a reward.
@@ -41,7 +46,7 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
     row_group = groups.row_group
     counted = groups.has_signal[row_group] & groups.scored
     centred = np.where(counted, groups.rewards - groups.mean[row_group], 0.0)
-    advantages = _plug_in_factor(groups.difficulty, alpha)[row_group] * centred
+    advantages = _plug_in_factor(groups.difficulty, alpha, likelihood)[row_group] * centred
     if estimator == "subset":
         _check_binary(groups, "estimator = subset")
         success, failure, covered = _subset_weights(groups, alpha)
@@ -52,7 +57,7 @@ def fade_advantages(groups: Groups, alpha: PerGroup, delta: PerGroup, estimator:
     return advantages if delta == 1 else np.where(advantages < 0, advantages / delta, advantages)
 
 
-def group_masses(groups: Groups, alpha: float, estimator: Estimator) -> Floats:
+def group_masses(groups: Groups, alpha: float, estimator: Estimator, likelihood: float) -> Floats:
     """Sum of the positive advantages of each group's rollouts; the negative ones sum to 1 / delta times as much.
 
     Every group is balanced but for delta: rewards above their mean and below it have one spread, and k A_S = (G - k) |A_F| delta.
@@ -60,7 +65,7 @@ def group_masses(groups: Groups, alpha: float, estimator: Estimator) -> Floats:
     Args:
         groups: M groups.
         alpha: Difficulty exponent.
-        estimator: As in :func:`fade_advantages`.
+        estimator, likelihood: As in :func:`fade_advantages`.
 
     Returns:
         float64 (M,); 0 for groups without signal.
@@ -68,7 +73,7 @@ def group_masses(groups: Groups, alpha: float, estimator: Estimator) -> Floats:
     Raises:
         InvalidBatchError: As :func:`fade_advantages`.
     """
-    masses: Floats = _plug_in_factor(groups.difficulty, alpha) * groups.spread
+    masses: Floats = _plug_in_factor(groups.difficulty, alpha, likelihood) * groups.spread
     if estimator == "subset":
         _check_binary(groups, "estimator = subset")
         success, _, covered = _subset_weights(groups, alpha)
@@ -81,11 +86,15 @@ def subset_covers(groups: Groups, alpha: PerGroup) -> npt.NDArray[np.bool_]:
     return groups.scored_count > alpha
 
 
-def _plug_in_factor(difficulty: Floats, alpha: PerGroup) -> Floats:
-    """(1 - rbar)^(alpha - 1), capped where alpha < 1; a group at difficulty 1 has no signal, so its 0 base is replaced."""
+def _plug_in_factor(difficulty: Floats, alpha: PerGroup, likelihood: PerGroup) -> Floats:
+    """(1 - rbar)^(alpha - 1), capped where alpha < 1, times rbar^-likelihood; groups at 0 and 1 have no signal, so their 0 bases
+    are replaced.
+    """
     base = np.where(difficulty < 1, 1 - difficulty, 1.0)
-    factor: Floats = base ** (alpha - 1)
-    return np.minimum(factor, FACTOR_CAP)
+    factor: Floats = np.minimum(base ** (alpha - 1), FACTOR_CAP)
+    if isinstance(likelihood, float) and likelihood == 0:
+        return factor
+    return factor * np.where(difficulty > 0, difficulty, 1.0) ** -likelihood
 
 
 def _subset_weights(groups: Groups, alpha: PerGroup) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:

@@ -14,6 +14,7 @@ DeltaRule = Literal["additive", "ratio", "fixed", "log_decay"]
 Scale = Literal["none", "match_grpo"]
 Estimator = Literal["plug_in", "subset"]
 Mode = Literal["active", "shadow", "pinned"]
+LrRule = Literal["none", "linear", "cosine", "entropy"]
 
 SMALLEST_ALPHA = 0.5
 """Below it the factor (1 - rbar)^(alpha - 1) explodes near rbar = 1 (FADE.md, section 2)."""
@@ -104,6 +105,21 @@ class RunConfig:
     entropy_baseline: int = _knob(
         0, "", "Counts the restarts of the entropy average; set by `rebaseline_entropy` only.", live=False, simulated=False
     )
+    likelihood: float = _knob(
+        0.0,
+        "",
+        "Exponent of 1 / solve rate in the difficulty factor, 0 to 1: 0 trains the solve rate (FADE), 1 its logarithm (MaxRL).",
+        simulated=False,
+    )
+    lr_rule: LrRule = _knob(
+        "none",
+        "",
+        "`lr_scale`, which the trainer may multiply its learning rate by: `none`, `linear` or `cosine` from 1 to `lr_min` over"
+        " `lr_observations`, or `entropy` over initial entropy.",
+        simulated=False,
+    )
+    lr_min: float = _knob(0.05, "", "Smallest `lr_scale`.", simulated=False)
+    lr_observations: int = _knob(1000, "observations", "Length of the `linear` and `cosine` rules.", simulated=False)
 
     def __post_init__(self) -> None:
         """Coerces integers to float where a float is declared, and checks every field."""
@@ -186,4 +202,12 @@ def _check_bounds(c: RunConfig) -> None:
     need(c.decay_observations >= 1, "decay_observations", "it must be 1 or more")
     need(c.pinned_alpha >= SMALLEST_ALPHA, "pinned_alpha", f"it must be {SMALLEST_ALPHA} or more")
     need(c.pinned_delta >= SMALLEST_DELTA, "pinned_delta", f"it must be {SMALLEST_DELTA} or more")
+    need(0 <= c.likelihood <= 1, "likelihood", "it must be in [0, 1]")
+    need(
+        c.likelihood == 0 or c.estimator == "plug_in",
+        "likelihood",
+        "estimator = subset has no such exponent; leave it 0, or take plug_in",
+    )
+    need(0 < c.lr_min <= 1, "lr_min", "it must be above 0 and at most 1")
+    need(c.lr_observations >= 1, "lr_observations", "it must be 1 or more")
     need(0 <= c.entropy_baseline < 2**62, "entropy_baseline", "it must be 0 or more, with room to count on")

@@ -376,7 +376,7 @@ def _scale(
     rates = groups.solved_count / np.maximum(groups.scored_count, 1)
     for name, inside in members.items():
         schedule = schedules[name]
-        own = group_masses(groups, schedule.alpha, schedule.estimator)
+        own = group_masses(groups, schedule.alpha, schedule.estimator, schedule.likelihood)
         if inside is not None:
             own = own * inside
         success = float(np.add.reduce(own))

@@ -30,6 +30,8 @@ class Schedule:
         estimator: How the difficulty factor is estimated from a group.
         phase: What delta is doing, for people.
         target_entropy_nats: h_target in nats per token; None until it is known.
+        likelihood: Exponent of 1 / solve rate in the difficulty factor.
+        lr_scale: What the trainer may multiply its learning rate by, in (0, 1].
     """
 
     alpha: float = 1.0
@@ -39,12 +41,14 @@ class Schedule:
     estimator: Estimator = "plug_in"
     phase: Phase = "exploring"
     target_entropy_nats: float | None = None
+    likelihood: float = 0.0
+    lr_scale: float = 1.0
 
     def applied(self) -> Schedule:
         """The schedule whose weights are trained on: neutral in mode ``shadow``, else itself."""
         if self.mode != "shadow":
             return self
-        return replace(self, alpha=1.0, delta=1.0, scale=1.0, estimator="plug_in")
+        return replace(self, alpha=1.0, delta=1.0, scale=1.0, estimator="plug_in", likelihood=0.0, lr_scale=1.0)
 
 
 def schedule_of(config: RunConfig, state: EnvironmentState) -> Schedule:
@@ -64,6 +68,8 @@ def schedule_of(config: RunConfig, state: EnvironmentState) -> Schedule:
         estimator=config.estimator,
         phase=phase,
         target_entropy_nats=target,
+        likelihood=0.0 if config.mode == "pinned" else config.likelihood,
+        lr_scale=_lr_scale(config, state),
     )
 
 
@@ -89,7 +95,7 @@ def apply_schedules(groups: Groups, environments: Sequence[str], schedules: Mapp
     applied = {name: schedules[name].applied() for name in set(environments)}
     if len(applied) == 1:
         (one,) = applied.values()
-        advantages = fade_advantages(groups, one.alpha, one.delta, one.estimator)
+        advantages = fade_advantages(groups, one.alpha, one.delta, one.estimator, one.likelihood)
         return advantages if one.scale == 1 else advantages * one.scale
     if not applied:
         return np.zeros(len(groups.rewards))
@@ -98,7 +104,8 @@ def apply_schedules(groups: Groups, environments: Sequence[str], schedules: Mapp
     delta = np.array([schedule.delta for schedule in own])
     scale = np.array([schedule.scale for schedule in own])
     subset = any(schedule.estimator == "subset" for schedule in applied.values())  # one run has one estimator
-    advantages = fade_advantages(groups, alpha, delta, "subset" if subset else "plug_in")
+    likelihood = np.array([schedule.likelihood for schedule in own])
+    advantages = fade_advantages(groups, alpha, delta, "subset" if subset else "plug_in", likelihood)
     advantages *= scale[groups.row_group]
     return advantages
 
@@ -125,6 +132,20 @@ def _delta(config: RunConfig, state: EnvironmentState, target: float | None) -> 
     else:
         raw = state.entropy_nats / target if target > 0 else math.inf  # a run that starts without entropy cannot fall under it
     return _clip(raw, config.delta_min, config.delta_max)
+
+
+def _lr_scale(config: RunConfig, state: EnvironmentState) -> float:
+    """Only here a cosine is taken, which other machines may round otherwise: no state and no advantage depends on it."""
+    if config.lr_rule == "none":
+        return 1.0
+    if config.lr_rule == "entropy":
+        initial = state.initial_entropy_nats if config.initial_entropy_nats is None else config.initial_entropy_nats
+        if initial is None or state.entropy_nats is None:
+            return 1.0
+        return _clip(state.entropy_nats / initial, config.lr_min, 1.0) if initial > 0 else 1.0
+    done = min(1.0, state.observation_count / config.lr_observations)
+    left = 1 - done if config.lr_rule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return config.lr_min + (1 - config.lr_min) * left
 
 
 def _decay(config: RunConfig, state: EnvironmentState) -> float:

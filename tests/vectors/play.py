@@ -50,7 +50,9 @@ class Play:
             facts = {name: {"alpha": alpha, "delta": delta} for name, (alpha, delta) in moved.items()}
         trained = moved if self.rules.word("mode", "active") != "shadow" else dict.fromkeys(moved, NEUTRAL)
         of_group = {label: trained.get(name, NEUTRAL) for label, name in names.items()}
-        values = groups.advantages(of_group, self.rules.word("estimator", "plug_in"))
+        applied = source in ("SERVER", "PINNED") and self.rules.word("mode", "active") == "active"
+        likelihood = self.rules.exact("likelihood", 0) if applied else Fraction(0)
+        values = groups.advantages(of_group, self.rules.word("estimator", "plug_in"), likelihood)
         if self.rules.word("scale", "none") == "match_grpo":
             mass = groups.mass(of_group)
             scale = groups.mass(dict.fromkeys(of_group, NEUTRAL)) / mass if mass else 1.0
@@ -130,6 +132,7 @@ class Play:
             "h_target": own.target,
             "p_step": mean(rates) if rates else None,
             "h_step": entropy,
+            "lr_scale": own.lr_scale if own.rules.has("lr_rule") else None,
         }
         return {"observations": own.count} | {name: float(value) for name, value in known.items() if value is not None}
 

@@ -74,20 +74,26 @@ class Groups:
         """The solve rate of each group that has fresh rollouts."""
         return [mean(map(Fraction, self.fresh[label])) for label in dict.fromkeys(labels) if self.fresh[label]]
 
-    def advantages(self, weights: dict[Any, tuple[float, float]], estimator: str = "plug_in") -> list[float]:
-        """A_i per row, under (alpha, delta) of each group: (1 - rbar)^(alpha - 1) (r - rbar), failures divided by delta."""
-        return [self._advantage(label, reward, *weights[label], estimator)
+    def advantages(
+        self, weights: dict[Any, tuple[float, float]], estimator: str = "plug_in", likelihood: Fraction = Fraction(0)
+    ) -> list[float]:
+        """A_i per row, under (alpha, delta) of each group: (1 - rbar)^(alpha - 1) (r - rbar), failures divided by delta; all over
+        rbar^likelihood."""
+        return [self._advantage(label, reward, *weights[label], estimator, float(likelihood))
                 for label, reward in zip(self.labels, self.row_reward, strict=True)]  # fmt: skip
 
-    def _advantage(self, label: Any, reward: Fraction | None, alpha: float, delta: float, estimator: str) -> float:
+    def _advantage(
+        self, label: Any, reward: Fraction | None, alpha: float, delta: float, estimator: str, likelihood: float
+    ) -> float:
         rewards, solved = self.members[label], self.solved[label]
         if reward is None or len(set(rewards)) < 2 or (self.flagged and len(set(solved)) < 2):
             return 0.0
         if estimator == "subset" and len(rewards) > alpha:
             success, failure = subset(len(rewards), sum(solved), alpha)
             return success if reward == 1 else -failure / delta
-        base = 1 - (mean(map(Fraction, solved)) if self.flagged else mean(rewards))
-        factor = min(float(base) ** (alpha - 1), 4.0) if base else 1.0
+        rate = mean(map(Fraction, solved)) if self.flagged else mean(rewards)
+        factor = min(float(1 - rate) ** (alpha - 1), 4.0) if rate != 1 else 1.0
+        factor /= float(rate) ** likelihood if rate else 1.0
         centred = float(reward - mean(rewards))
         return factor * (centred if centred >= 0 else centred / delta)
 
@@ -167,6 +173,22 @@ class Averages:
         if self.delta >= self.rules.exact("delta_max", 1):
             return "exploring"
         return "floor" if self.delta <= float(self.rules.exact("delta_min", "0.3")) else "exploiting"
+
+    @property
+    def lr_scale(self) -> float:
+        """1, or from 1 to lr_min as the rule says."""
+        rules, rule = self.rules, self.rules.word("lr_rule", "none")
+        smallest = float(rules.exact("lr_min", "0.05"))
+        if rule == "none" or rules.word("mode", "active") == "shadow":
+            return 1.0
+        if rule == "entropy":
+            return (
+                1.0
+                if self.entropy is None or self.initial is None
+                else min(max(float(self.entropy / self.initial), smallest), 1.0)
+            )
+        done = min(1.0, self.count / float(rules.exact("lr_observations", 1000)))
+        return smallest + (1 - smallest) * (1 - done if rule == "linear" else math.cos(math.pi * done / 2) ** 2)
 
     def _decay(self) -> float:
         return min(1.0, math.log(max(1, self.count)) / math.log(self.rules.exact("decay_observations", 1000)))

@@ -61,6 +61,16 @@ def plays() -> list[Play]:
         ),
         _run("match_grpo keeps the total mass", {**fast, "scale": "match_grpo"}, [(3, 2.0), (1, 0.5), (0, 0.5)]),
         _run("the subset estimator", {**fast, "estimator": "subset"}, [(3, None), (5, None), (2, None)]),
+        _run("the likelihood exponent", {**fast, "likelihood": 0.5}, [(3, 2.0), (1, 0.5), (0, 0.5), (7, 0.5)]),
+        _run("the exponents of GRPO with std", {"alpha_rule": "fixed", "alpha": 0.5, "likelihood": 0.5}, [(2, None), (6, None)]),
+        _run(
+            "the learning rate along a line",
+            {"lr_rule": "linear", "lr_observations": 4, "lr_min": 0.25},
+            [(4, 1.0)] * 5,
+        ),
+        _run("the learning rate along a cosine", {"lr_rule": "cosine", "lr_observations": 3}, [(4, 1.0)] * 4),
+        _run("the learning rate by entropy", {**fast, "lr_rule": "entropy"}, [(4, 2.0), (4, 1.0), (4, 0.0), (4, 3.0)]),
+        _run("a likelihood exponent in shadow", {"likelihood": 1, "mode": "shadow", "lr_rule": "linear"}, [(2, 2.0)]),
         _run("shadow is computed and applied as neutral", {"ema_weight": 1, "mode": "shadow"}, [(2, 2.0), (3, 0.5)]),
         Play("case 24: entropy over no tokens is none", {"ema_weight": 0.5})
         .observe(report(0, 4, entropy=None) | {"entropy": {"sum_nats": 31.14, "token_count": 9}})

@@ -63,6 +63,11 @@ export class Schedule {
     return new Schedule({ ...this, parts: new Map([[environment, part]]) });
   }
 
+  /** What the trainer may multiply its learning rate by (`lrRule`), as applied: 1 in mode "shadow". */
+  get lrScale() {
+    return appliedLrScale(this.#only("lrScale"));
+  }
+
   /** Difficulty exponent as scheduled, also in mode "shadow". */
   get alpha() {
     return this.#only("alpha").alpha;
@@ -111,8 +116,8 @@ export class Schedule {
 
   /**
    * For a logger: flat, without the values that are not known. Per environment (`fade/<name>`, or `fade/<environment>/<name>`
-   * where there are several): alpha, delta, scale, phase, mode, applied_alpha, applied_delta, p_hat, h_hat, h_target, p_step,
-   * h_step (entropies in nats per token), mass_success, mass_failure, mass_vs_grpo, sign_ratio, difficulty_centre, coverage,
+   * where there are several): alpha, delta, scale, phase, mode, applied_alpha, applied_delta, likelihood, lr_scale, p_hat, h_hat,
+   * h_target, p_step, h_step (entropies in nats per token), mass_success, mass_failure, mass_vs_grpo, sign_ratio, difficulty_centre, coverage,
    * observations. Once: source, revision, rejection, and the counters rejected, unsent, lost, dropped.
    *
    * @returns {Record<string, number | string>}
@@ -161,8 +166,18 @@ export class Schedule {
  * @param {any} schedule A message of fade.v1.
  * @returns {import("./weights.js").Weights}
  */
-export function appliedWeights({ alpha, delta, scale, mode, estimator }) {
-  return mode === "MODE_SHADOW" ? NEUTRAL : { alpha, delta, scale, estimator: wordOf("ESTIMATOR_", estimator) };
+export function appliedWeights({ alpha, delta, scale, mode, estimator, likelihood = 0 }) {
+  return mode === "MODE_SHADOW" ? NEUTRAL : { alpha, delta, scale, estimator: wordOf("ESTIMATOR_", estimator), likelihood };
+}
+
+/**
+ * What the trainer may multiply its learning rate by.
+ *
+ * @param {any} schedule A message of fade.v1.
+ * @returns {number}
+ */
+function appliedLrScale({ mode, lrScale = 1 }) {
+  return mode === "MODE_SHADOW" ? 1 : lrScale;
 }
 
 /** @param {Part} part */
@@ -176,6 +191,8 @@ function partMetrics({ schedule, state, diagnostics }) {
     mode: wordOf("MODE_", schedule.mode),
     applied_alpha: applied.alpha,
     applied_delta: applied.delta,
+    likelihood: applied.likelihood,
+    lr_scale: appliedLrScale(schedule),
     h_target: schedule.targetEntropyNats,
     p_hat: state?.solveRate,
     h_hat: state?.entropyNats,

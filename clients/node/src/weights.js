@@ -18,15 +18,16 @@ const WITHOUT_REWARD = [RowStatus.MISSING, RowStatus.ERROR, RowStatus.PADDING];
  * @property {number} delta Failure divisor.
  * @property {number} scale Factor on every advantage.
  * @property {string} estimator "plug_in" or "subset".
+ * @property {number} likelihood Exponent of 1 / solve rate.
  */
 
 /** @typedef {{rewardMin: number, rewardMax: number, solveThreshold?: number}} Range How a run maps its rewards. */
 
 /** @type {Weights} */
-export const NEUTRAL = Object.freeze({ alpha: 1, delta: 1, scale: 1, estimator: "plug_in" });
+export const NEUTRAL = Object.freeze({ alpha: 1, delta: 1, scale: 1, estimator: "plug_in", likelihood: 0 });
 
 /**
- * A_i = (1 - rbar)^(alpha - 1) (r_i - rbar), failures divided by delta; exactly 0 for rows without a reward and for groups with
+ * A_i = (1 - rbar)^(alpha - 1) rbar^-likelihood (r_i - rbar), failures divided by delta; exactly 0 for rows without a reward and for groups with
  * fewer than two scored rollouts, with all rewards equal, or all solved or all failed by their flags.
  *
  * @param {Range} range
@@ -75,7 +76,7 @@ export function grpoFactor(range, batch, weights) {
  * @param {boolean} flagged Whether solved flags came with the rows: then they say how difficult the group is.
  * @returns {(reward: number, solved: boolean) => number}
  */
-function ruleOf({ rewards, solved }, { alpha, delta, scale, estimator }, flagged) {
+function ruleOf({ rewards, solved }, { alpha, delta, scale, estimator, likelihood }, flagged) {
   const size = rewards.length;
   const silent = rewards.every((reward) => reward === rewards[0]) || (flagged && (solved === 0 || solved === size));
   if (silent) return () => 0; // also where nothing or one rollout was scored
@@ -85,8 +86,8 @@ function ruleOf({ rewards, solved }, { alpha, delta, scale, estimator }, flagged
     return (_, ownSolved) => (ownSolved ? success : -failure);
   }
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / size;
-  const base = 1 - (flagged ? solved / size : mean);
-  const factor = Math.min(base ** (alpha - 1), FACTOR_CAP) * scale;
+  const rate = flagged ? solved / size : mean;
+  const factor = Math.min((1 - rate) ** (alpha - 1), FACTOR_CAP) * rate ** -likelihood * scale;
   return (reward) => (factor * (reward - mean)) / (reward < mean ? delta : 1);
 }
 

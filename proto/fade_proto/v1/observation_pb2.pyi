@@ -393,6 +393,8 @@ class Schedule(_message.Message):
     ESTIMATOR_FIELD_NUMBER: _builtins.int
     PHASE_FIELD_NUMBER: _builtins.int
     TARGET_ENTROPY_NATS_FIELD_NUMBER: _builtins.int
+    LIKELIHOOD_FIELD_NUMBER: _builtins.int
+    LR_SCALE_FIELD_NUMBER: _builtins.int
     alpha: _builtins.float
     """Difficulty exponent as scheduled, also in MODE_SHADOW."""
     delta: _builtins.float
@@ -407,6 +409,10 @@ class Schedule(_message.Message):
     """What delta is doing, for people."""
     target_entropy_nats: _builtins.float
     """Target entropy in nats per token; absent until it is known."""
+    likelihood: _builtins.float
+    """Exponent of 1 / solve rate in the difficulty factor."""
+    lr_scale: _builtins.float
+    """What the trainer may multiply its learning rate by; absent means 1."""
     def __init__(
         self,
         *,
@@ -417,13 +423,20 @@ class Schedule(_message.Message):
         estimator: Global___Estimator.ValueType = ...,
         phase: Global___Phase.ValueType = ...,
         target_entropy_nats: _builtins.float | None = ...,
+        likelihood: _builtins.float = ...,
+        lr_scale: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_target_entropy_nats", b"_target_entropy_nats", "target_entropy_nats", b"target_entropy_nats"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lr_scale", b"_lr_scale", "_target_entropy_nats", b"_target_entropy_nats", "lr_scale", b"lr_scale", "target_entropy_nats", b"target_entropy_nats"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_target_entropy_nats", b"_target_entropy_nats", "alpha", b"alpha", "delta", b"delta", "estimator", b"estimator", "mode", b"mode", "phase", b"phase", "scale", b"scale", "target_entropy_nats", b"target_entropy_nats"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lr_scale", b"_lr_scale", "_target_entropy_nats", b"_target_entropy_nats", "alpha", b"alpha", "delta", b"delta", "estimator", b"estimator", "likelihood", b"likelihood", "lr_scale", b"lr_scale", "mode", b"mode", "phase", b"phase", "scale", b"scale", "target_entropy_nats", b"target_entropy_nats"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lr_scale: _TypeAlias = _typing.Literal["lr_scale"]  # noqa: Y015
+    _WhichOneofArgType__lr_scale: _TypeAlias = _typing.Literal["_lr_scale", b"_lr_scale"]  # noqa: Y015
     _WhichOneofReturnType__target_entropy_nats: _TypeAlias = _typing.Literal["target_entropy_nats"]  # noqa: Y015
     _WhichOneofArgType__target_entropy_nats: _TypeAlias = _typing.Literal["_target_entropy_nats", b"_target_entropy_nats"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lr_scale) -> _WhichOneofReturnType__lr_scale | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target_entropy_nats) -> _WhichOneofReturnType__target_entropy_nats | None: ...
 
 Global___Schedule: _TypeAlias = Schedule  # noqa: Y015

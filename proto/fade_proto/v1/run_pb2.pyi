@@ -81,6 +81,38 @@ DELTA_RULE_LOG_DECAY: DeltaRule.ValueType  # 4
 """From delta_max to delta_min with the logarithm of the observation count (an ablation)."""
 Global___DeltaRule: _TypeAlias = DeltaRule  # noqa: Y015
 
+class _LrRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LrRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LrRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LR_RULE_UNSPECIFIED: _LrRule.ValueType  # 0
+    """Default: NONE."""
+    LR_RULE_NONE: _LrRule.ValueType  # 1
+    """Always 1."""
+    LR_RULE_LINEAR: _LrRule.ValueType  # 2
+    """From 1 to lr_min in a straight line."""
+    LR_RULE_COSINE: _LrRule.ValueType  # 3
+    """From 1 to lr_min along half a cosine."""
+    LR_RULE_ENTROPY: _LrRule.ValueType  # 4
+    """The average entropy over the initial one, from lr_min to 1."""
+
+class LrRule(_LrRule, metaclass=_LrRuleEnumTypeWrapper):
+    """How the learning rate is to follow the run: a multiplier that the trainer may apply."""
+
+LR_RULE_UNSPECIFIED: LrRule.ValueType  # 0
+"""Default: NONE."""
+LR_RULE_NONE: LrRule.ValueType  # 1
+"""Always 1."""
+LR_RULE_LINEAR: LrRule.ValueType  # 2
+"""From 1 to lr_min in a straight line."""
+LR_RULE_COSINE: LrRule.ValueType  # 3
+"""From 1 to lr_min along half a cosine."""
+LR_RULE_ENTROPY: LrRule.ValueType  # 4
+"""The average entropy over the initial one, from lr_min to 1."""
+Global___LrRule: _TypeAlias = LrRule  # noqa: Y015
+
 class _Scale:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -292,6 +324,10 @@ class RunConfig(_message.Message):
     PINNED_ALPHA_FIELD_NUMBER: _builtins.int
     PINNED_DELTA_FIELD_NUMBER: _builtins.int
     ENTROPY_BASELINE_FIELD_NUMBER: _builtins.int
+    LIKELIHOOD_FIELD_NUMBER: _builtins.int
+    LR_RULE_FIELD_NUMBER: _builtins.int
+    LR_MIN_FIELD_NUMBER: _builtins.int
+    LR_OBSERVATIONS_FIELD_NUMBER: _builtins.int
     reward_min: _builtins.float
     """Smallest reward on the declared scale. Default 0."""
     reward_max: _builtins.float
@@ -348,6 +384,14 @@ class RunConfig(_message.Message):
     """Delta under MODE_PINNED, 0.001 or more. Default 1."""
     entropy_baseline: _builtins.int
     """OUTPUT_ONLY. Counts the restarts of the entropy average (UpdateRun.rebaseline_entropy)."""
+    likelihood: _builtins.float
+    """Exponent of 1 / solve rate in the difficulty factor, in [0, 1]: 0 trains the solve rate, 1 its logarithm. Default 0."""
+    lr_rule: Global___LrRule.ValueType
+    """How lr_scale follows the run. Default NONE."""
+    lr_min: _builtins.float
+    """Smallest lr_scale, in (0, 1]. Default 0.05."""
+    lr_observations: _builtins.int
+    """Observations over which the LINEAR and COSINE rules go from 1 to lr_min. Default 1000."""
     def __init__(
         self,
         *,
@@ -379,10 +423,14 @@ class RunConfig(_message.Message):
         pinned_alpha: _builtins.float | None = ...,
         pinned_delta: _builtins.float | None = ...,
         entropy_baseline: _builtins.int = ...,
+        likelihood: _builtins.float | None = ...,
+        lr_rule: Global___LrRule.ValueType = ...,
+        lr_min: _builtins.float | None = ...,
+        lr_observations: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_alpha_max", b"_alpha_max", "_alpha_min", b"_alpha_min", "_decay_observations", b"_decay_observations", "_delta", b"_delta", "_delta_max", b"_delta_max", "_delta_min", b"_delta_min", "_ema_weight", b"_ema_weight", "_entropy_warmup", b"_entropy_warmup", "_group_size", b"_group_size", "_initial_entropy_nats", b"_initial_entropy_nats", "_max_policy_lag", b"_max_policy_lag", "_pinned_alpha", b"_pinned_alpha", "_pinned_delta", b"_pinned_delta", "_quorum", b"_quorum", "_reward_max", b"_reward_max", "_reward_min", b"_reward_min", "_solve_threshold", b"_solve_threshold", "_strict_rewards", b"_strict_rewards", "_target_entropy_fraction", b"_target_entropy_fraction", "_target_entropy_nats", b"_target_entropy_nats", "_vocabulary_size", b"_vocabulary_size", "alpha", b"alpha", "alpha_max", b"alpha_max", "alpha_min", b"alpha_min", "decay_observations", b"decay_observations", "delta", b"delta", "delta_max", b"delta_max", "delta_min", b"delta_min", "ema_weight", b"ema_weight", "entropy_warmup", b"entropy_warmup", "group_size", b"group_size", "initial_entropy_nats", b"initial_entropy_nats", "max_policy_lag", b"max_policy_lag", "pinned_alpha", b"pinned_alpha", "pinned_delta", b"pinned_delta", "quorum", b"quorum", "reward_max", b"reward_max", "reward_min", b"reward_min", "solve_threshold", b"solve_threshold", "strict_rewards", b"strict_rewards", "target_entropy_fraction", b"target_entropy_fraction", "target_entropy_nats", b"target_entropy_nats", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_alpha_max", b"_alpha_max", "_alpha_min", b"_alpha_min", "_decay_observations", b"_decay_observations", "_delta", b"_delta", "_delta_max", b"_delta_max", "_delta_min", b"_delta_min", "_ema_weight", b"_ema_weight", "_entropy_warmup", b"_entropy_warmup", "_group_size", b"_group_size", "_initial_entropy_nats", b"_initial_entropy_nats", "_likelihood", b"_likelihood", "_lr_min", b"_lr_min", "_lr_observations", b"_lr_observations", "_max_policy_lag", b"_max_policy_lag", "_pinned_alpha", b"_pinned_alpha", "_pinned_delta", b"_pinned_delta", "_quorum", b"_quorum", "_reward_max", b"_reward_max", "_reward_min", b"_reward_min", "_solve_threshold", b"_solve_threshold", "_strict_rewards", b"_strict_rewards", "_target_entropy_fraction", b"_target_entropy_fraction", "_target_entropy_nats", b"_target_entropy_nats", "_vocabulary_size", b"_vocabulary_size", "alpha", b"alpha", "alpha_max", b"alpha_max", "alpha_min", b"alpha_min", "decay_observations", b"decay_observations", "delta", b"delta", "delta_max", b"delta_max", "delta_min", b"delta_min", "ema_weight", b"ema_weight", "entropy_warmup", b"entropy_warmup", "group_size", b"group_size", "initial_entropy_nats", b"initial_entropy_nats", "likelihood", b"likelihood", "lr_min", b"lr_min", "lr_observations", b"lr_observations", "max_policy_lag", b"max_policy_lag", "pinned_alpha", b"pinned_alpha", "pinned_delta", b"pinned_delta", "quorum", b"quorum", "reward_max", b"reward_max", "reward_min", b"reward_min", "solve_threshold", b"solve_threshold", "strict_rewards", b"strict_rewards", "target_entropy_fraction", b"target_entropy_fraction", "target_entropy_nats", b"target_entropy_nats", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_alpha_max", b"_alpha_max", "_alpha_min", b"_alpha_min", "_decay_observations", b"_decay_observations", "_delta", b"_delta", "_delta_max", b"_delta_max", "_delta_min", b"_delta_min", "_ema_weight", b"_ema_weight", "_entropy_warmup", b"_entropy_warmup", "_group_size", b"_group_size", "_initial_entropy_nats", b"_initial_entropy_nats", "_max_policy_lag", b"_max_policy_lag", "_pinned_alpha", b"_pinned_alpha", "_pinned_delta", b"_pinned_delta", "_quorum", b"_quorum", "_reward_max", b"_reward_max", "_reward_min", b"_reward_min", "_solve_threshold", b"_solve_threshold", "_strict_rewards", b"_strict_rewards", "_target_entropy_fraction", b"_target_entropy_fraction", "_target_entropy_nats", b"_target_entropy_nats", "_vocabulary_size", b"_vocabulary_size", "alpha", b"alpha", "alpha_max", b"alpha_max", "alpha_min", b"alpha_min", "alpha_rule", b"alpha_rule", "decay_observations", b"decay_observations", "delta", b"delta", "delta_max", b"delta_max", "delta_min", b"delta_min", "delta_rule", b"delta_rule", "ema_weight", b"ema_weight", "entropy_baseline", b"entropy_baseline", "entropy_warmup", b"entropy_warmup", "estimator", b"estimator", "group_size", b"group_size", "initial_entropy_nats", b"initial_entropy_nats", "max_policy_lag", b"max_policy_lag", "mode", b"mode", "pinned_alpha", b"pinned_alpha", "pinned_delta", b"pinned_delta", "quorum", b"quorum", "reward_max", b"reward_max", "reward_min", b"reward_min", "scale", b"scale", "solve_threshold", b"solve_threshold", "strict_rewards", b"strict_rewards", "target_entropy_fraction", b"target_entropy_fraction", "target_entropy_nats", b"target_entropy_nats", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_alpha", b"_alpha", "_alpha_max", b"_alpha_max", "_alpha_min", b"_alpha_min", "_decay_observations", b"_decay_observations", "_delta", b"_delta", "_delta_max", b"_delta_max", "_delta_min", b"_delta_min", "_ema_weight", b"_ema_weight", "_entropy_warmup", b"_entropy_warmup", "_group_size", b"_group_size", "_initial_entropy_nats", b"_initial_entropy_nats", "_likelihood", b"_likelihood", "_lr_min", b"_lr_min", "_lr_observations", b"_lr_observations", "_max_policy_lag", b"_max_policy_lag", "_pinned_alpha", b"_pinned_alpha", "_pinned_delta", b"_pinned_delta", "_quorum", b"_quorum", "_reward_max", b"_reward_max", "_reward_min", b"_reward_min", "_solve_threshold", b"_solve_threshold", "_strict_rewards", b"_strict_rewards", "_target_entropy_fraction", b"_target_entropy_fraction", "_target_entropy_nats", b"_target_entropy_nats", "_vocabulary_size", b"_vocabulary_size", "alpha", b"alpha", "alpha_max", b"alpha_max", "alpha_min", b"alpha_min", "alpha_rule", b"alpha_rule", "decay_observations", b"decay_observations", "delta", b"delta", "delta_max", b"delta_max", "delta_min", b"delta_min", "delta_rule", b"delta_rule", "ema_weight", b"ema_weight", "entropy_baseline", b"entropy_baseline", "entropy_warmup", b"entropy_warmup", "estimator", b"estimator", "group_size", b"group_size", "initial_entropy_nats", b"initial_entropy_nats", "likelihood", b"likelihood", "lr_min", b"lr_min", "lr_observations", b"lr_observations", "lr_rule", b"lr_rule", "max_policy_lag", b"max_policy_lag", "mode", b"mode", "pinned_alpha", b"pinned_alpha", "pinned_delta", b"pinned_delta", "quorum", b"quorum", "reward_max", b"reward_max", "reward_min", b"reward_min", "scale", b"scale", "solve_threshold", b"solve_threshold", "strict_rewards", b"strict_rewards", "target_entropy_fraction", b"target_entropy_fraction", "target_entropy_nats", b"target_entropy_nats", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__alpha: _TypeAlias = _typing.Literal["alpha"]  # noqa: Y015
     _WhichOneofArgType__alpha: _TypeAlias = _typing.Literal["_alpha", b"_alpha"]  # noqa: Y015
@@ -406,6 +454,12 @@ class RunConfig(_message.Message):
     _WhichOneofArgType__group_size: _TypeAlias = _typing.Literal["_group_size", b"_group_size"]  # noqa: Y015
     _WhichOneofReturnType__initial_entropy_nats: _TypeAlias = _typing.Literal["initial_entropy_nats"]  # noqa: Y015
     _WhichOneofArgType__initial_entropy_nats: _TypeAlias = _typing.Literal["_initial_entropy_nats", b"_initial_entropy_nats"]  # noqa: Y015
+    _WhichOneofReturnType__likelihood: _TypeAlias = _typing.Literal["likelihood"]  # noqa: Y015
+    _WhichOneofArgType__likelihood: _TypeAlias = _typing.Literal["_likelihood", b"_likelihood"]  # noqa: Y015
+    _WhichOneofReturnType__lr_min: _TypeAlias = _typing.Literal["lr_min"]  # noqa: Y015
+    _WhichOneofArgType__lr_min: _TypeAlias = _typing.Literal["_lr_min", b"_lr_min"]  # noqa: Y015
+    _WhichOneofReturnType__lr_observations: _TypeAlias = _typing.Literal["lr_observations"]  # noqa: Y015
+    _WhichOneofArgType__lr_observations: _TypeAlias = _typing.Literal["_lr_observations", b"_lr_observations"]  # noqa: Y015
     _WhichOneofReturnType__max_policy_lag: _TypeAlias = _typing.Literal["max_policy_lag"]  # noqa: Y015
     _WhichOneofArgType__max_policy_lag: _TypeAlias = _typing.Literal["_max_policy_lag", b"_max_policy_lag"]  # noqa: Y015
     _WhichOneofReturnType__pinned_alpha: _TypeAlias = _typing.Literal["pinned_alpha"]  # noqa: Y015
@@ -450,6 +504,12 @@ class RunConfig(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_size) -> _WhichOneofReturnType__group_size | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__initial_entropy_nats) -> _WhichOneofReturnType__initial_entropy_nats | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__likelihood) -> _WhichOneofReturnType__likelihood | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lr_min) -> _WhichOneofReturnType__lr_min | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lr_observations) -> _WhichOneofReturnType__lr_observations | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_policy_lag) -> _WhichOneofReturnType__max_policy_lag | None: ...
     @_typing.overload

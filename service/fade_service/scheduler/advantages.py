@@ -87,4 +87,6 @@ def _checked(message: observation_pb2.Schedule) -> Schedule:
             raise invalid(
                 f"schedule.{name}", "is {value}; give a finite number of {smallest} or more", value=value, smallest=smallest
             )
+    if not 0 <= schedule.likelihood <= 1:
+        raise invalid("schedule.likelihood", "is {value}; give a number in [0, 1]", value=schedule.likelihood)
     return schedule

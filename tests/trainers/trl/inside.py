@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,22 @@ def test_with_alpha_and_delta_1_it_trains_bit_equal_to_trl_without(tmp_path: Pat
     start = tiny.model()
     assert any(not torch.equal(a, b) for a, b in zip(start.parameters(), plain.model.parameters(), strict=True)), "it trained"
     assert all(torch.equal(a, b) for a, b in zip(plain.model.parameters(), ours.model.parameters(), strict=True))
+
+
+def test_the_learning_rate_is_scaled_where_that_is_asked_for_and_trls_own_schedule_goes_on(tmp_path: Path, client: Any) -> None:
+    half = trainer(GRPOTrainer, tmp_path / "half", max_steps=6, learning_rate=0.5e-3)
+    half.train()
+    config = RunConfig(alpha_rule="fixed", delta_rule="fixed", lr_rule="linear", lr_observations=1, lr_min=0.5)
+    for kind in (partial(FadeGRPOTrainer, apply_lr_scale=True), FadeGRPOTrainer):
+        asked = kind is not FadeGRPOTrainer
+        fade = client("scaled" if asked else "plain", config=config)
+        ours = trainer(kind, tmp_path / f"ours-{asked}", max_steps=6, learning_rate=1e-3, fade=fade)
+        ours.train()
+        equal = all(torch.equal(a, b) for a, b in zip(half.model.parameters(), ours.model.parameters(), strict=True))
+        assert equal == asked
+        told = [line["learning_rate"] for line in ours.state.log_history if "learning_rate" in line]
+        assert told == [2 * line["learning_rate"] for line in half.state.log_history if "learning_rate" in line]
+        assert {line["fade/lr_scale"] for line in ours.state.log_history if "fade/lr_scale" in line} == {0.5}
 
 
 def test_case_36_what_is_logged_is_what_is_trained_on_and_both_are_the_schedules(tmp_path: Path, client: Any, told: Any) -> None:

@@ -68,7 +68,7 @@ def arguments(folder: Path, **more: Any) -> GRPOConfig:
     return GRPOConfig(**{**values, **more})
 
 
-def trainer(kind: type, folder: Path, *, rewards: Any = reward, fade: Any = None, **more: Any) -> Any:
+def trainer(kind: Any, folder: Path, *, rewards: Any = reward, fade: Any = None, **more: Any) -> Any:
     """A trainer of that class, not yet run; ``fade`` is passed on where it is given."""
     return kind(
         model=model(),
