@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tests.faults.history import Call, Evidence, History
 
 import fade_core
-from fade_core import EMPTY_STATE, ControllerState
+from fade_core import EMPTY_STATE, Answer, ControllerState, Watch
 from fade_core import RunConfig as CoreConfig
 from fade_proto.convert import (
     answer_to_proto,
@@ -198,12 +198,16 @@ def _model(history: History, answered: dict[Key, list[Observe]], evidence: Evide
         line = states[branch.id] = states[branch.parent][: branch.parent_revision + 1]
         if branch.id in restored and restored[branch.id].state != state_to_proto(line[-1]):
             yield Finding("broken", f"{branch.id} was answered to start from another state than that of {_place(branch)}")
+        watches: dict[str, Watch] = {}
         for entry in own(evidence, branch.id):
             calls = answered.get((branch.id, entry.observation_id))
             if calls is None:
                 break  # found above; what follows cannot be known
-            state, expected, advantages = fold(configs[entry.config_revision], line[-1], calls[0].request, entry)
+            state, expected, answer = fold(configs[entry.config_revision], line[-1], calls[0].request, entry)
             line.append(state)
+            watches, warnings = fade_core.watch(configs[entry.config_revision], watches, answer)
+            expected.warnings.extend(warnings_to_proto(warnings))
+            advantages = answer.advantages().tolist()
             for call in calls:
                 expected.advantages[:] = advantages if call.request.return_advantages else ()
                 if call.response != expected:
@@ -218,8 +222,9 @@ def _model(history: History, answered: dict[Key, list[Observe]], evidence: Evide
 
 def fold(
     config: CoreConfig, state: ControllerState, request: ObserveRequest, entry: Observation
-) -> tuple[ControllerState, ObserveResponse, list[float]]:
-    """The state after a report that stands where ``entry`` does, the answer without advantages, and the advantages."""
+) -> tuple[ControllerState, ObserveResponse, Answer]:
+    """The state after a report that stands where ``entry`` does, and the answer: without advantages and without the warnings over
+    many observations, and as the maths gives it."""
     after, answer = fade_core.observe(config, state, batch_from_proto(request))
     expected = ObserveResponse(
         name=request.name,
@@ -234,4 +239,4 @@ def fold(
     )
     for environment, item in answer.environments.items():
         answer_to_proto(environment, item, expected.schedules.add())
-    return after, expected, answer.advantages().tolist()
+    return after, expected, answer
