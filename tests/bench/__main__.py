@@ -18,6 +18,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+from tests.bench.dashboard import dashboard_and_observe, dashboard_first_paint, dashboard_shows_an_observation
 from tests.bench.parts import (
     Caller,
     fade_server,
@@ -171,7 +172,7 @@ PARTS = {
     part.__name__: part
     for part in (
         observe_512, observe_512_with_advantages, in_flight_64, observe_65536, redis_512, history_10000, runs_1000,
-        storage_512, client_advantages,
+        storage_512, client_advantages, dashboard_first_paint, dashboard_shows_an_observation, dashboard_and_observe,
     )
 }  # fmt: skip
 

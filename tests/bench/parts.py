@@ -85,6 +85,13 @@ def raw_script_latencies(url: str, count: int) -> list[float]:
 @contextmanager
 def fade_server(folder: Path, store: str | None = None) -> Iterator[tuple[int, str]]:
     """The pid and address of a scheduler as users run it, on a SQLite file of its own if no store is given."""
+    with fade_server_with_pages(folder, store) as (pid, address, _):
+        yield pid, address
+
+
+@contextmanager
+def fade_server_with_pages(folder: Path, store: str | None = None) -> Iterator[tuple[int, str, str]]:
+    """The same with the URL of its pages."""
     store = store or f"sqlite:///{folder}/fade-{next(_ids)}.db"
 
     def ready(running: subprocess.Popen[str]) -> str:
@@ -92,12 +99,13 @@ def fade_server(folder: Path, store: str | None = None) -> Iterator[tuple[int, s
         for line in running.stderr:
             if "serving gRPC on " in line:
                 threading.Thread(target=running.stderr.read, daemon=True).start()
-                return line.split("serving gRPC on ")[1].split()[0]
+                return line
         raise RuntimeError("fade serve ended before it served")
 
     command = [sys.executable, "-m", "fade_service", "serve", "--store", store, "--grpc-port", "0", "--http-port", "0"]
-    with process(command, ready) as running:
-        yield running
+    with process(command, ready) as (pid, line):
+        address, _, rest = line.partition("serving gRPC on ")[2].partition(" and HTTP on ")
+        yield pid, address, rest.partition(",")[0]
 
 
 class Caller:

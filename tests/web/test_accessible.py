@@ -82,6 +82,15 @@ def test_nothing_is_wider_than_a_phone(url: str, open_page: OpenPage, name: str)
     assert scrolled <= width
 
 
+def test_every_knob_is_on_the_screen_of_a_phone(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}/#/runs/lab/seen/operate", viewport={"width": 360, "height": 780})
+    expect(page.locator("table.knobs")).to_be_visible()
+    knobs = page.locator("table.knobs").locator("input, select")
+    rights = [box["x"] + box["width"] for knob in knobs.all() if (box := knob.bounding_box())]
+    assert len(rights) > 15
+    assert max(rights) <= 360
+
+
 def test_the_keyboard_reaches_the_run_and_its_tabs(url: str, open_page: OpenPage) -> None:
     page = open_page(url)
     expect(page.get_by_role("link", name="seen", exact=False).first).to_be_visible()

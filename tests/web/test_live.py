@@ -87,6 +87,36 @@ def test_zooming_asks_for_finer_points_and_stands_in_the_address(server: FadeSer
         expect(page.get_by_label("to", exact=True)).to_have_value("1301")
 
 
+def test_buttons_that_would_change_nothing_are_off(server: FadeServer, address: str, open_page: OpenPage) -> None:
+    with Trainer(address, "bounded") as trainer:
+        for _ in range(120):
+            trainer.observe()
+    page = open_page(f"{server.http_url}/#/runs/lab/bounded")
+    button = {name: page.get_by_role("button", name=name, exact=True) for name in ("Zoom in", "Zoom out", "Earlier", "Later")}
+    expect(button["Zoom in"]).to_be_enabled()
+    for name in ("Zoom out", "Earlier", "Later"):
+        expect(button[name]).to_be_disabled()
+    button["Zoom in"].click()
+    expect(page).to_have_url(re.compile("from=31&to=90$"))
+    button["Later"].click()
+    expect(page).to_have_url(re.compile("from=61&to=120$"))
+    expect(button["Later"]).to_be_disabled()
+    expect(button["Earlier"]).to_be_enabled()
+    button["Zoom out"].click()
+    button["Zoom out"].click()
+    expect(button["Zoom out"]).to_be_disabled()
+
+
+def test_the_legend_has_the_values_at_the_right_end_of_the_chart(server: FadeServer, address: str, open_page: OpenPage) -> None:
+    with Trainer(address, "ends", length=60, ema_weight=0.2) as trainer:
+        alphas = [trainer.observe().schedules[0].schedule.alpha for _ in range(60)]
+    shown = {revision: f"alpha {alphas[revision - 1]:.2f}" for revision in (25, 60)}
+    assert shown[25] != shown[60]
+    for query, revision in (("", 60), ("?from=5&to=25", 25)):
+        page = open_page(f"{server.http_url}/#/runs/lab/ends{query}")
+        expect(page.locator("#panel-schedule .legend li").first).to_have_text(shown[revision])
+
+
 def test_the_page_goes_on_after_a_restart_of_the_server(tmp_path: Path, open_page: OpenPage) -> None:
     store = f"sqlite:///{tmp_path / 'fade.db'}"
     with FadeServer(store, grpc_port=0, http_port=0, drain_seconds=1) as first:
@@ -114,10 +144,13 @@ def test_a_warning_is_a_mark_and_a_notice(server: FadeServer, address: str, open
         notice = page.get_by_role("region", name="Warnings of the newest observation")
         expect(notice).to_contain_text(answer.warnings[0].message)
         expect(page.get_by_role("table").get_by_role("row", name=re.compile("sign imbalance"))).to_contain_text("warning")
+        signs = page.get_by_role("region", name="Revisions shown").locator(".signs > span")
+        expect(signs).to_have_text(["! warning"])
         trainer.update("less of it", delta=0.9)
         trainer.observe()
     expect(notice).to_be_hidden()
     expect(page.get_by_role("row", name=re.compile("less of it"))).to_contain_text("delta 0.1 -> 0.9")
+    expect(signs).to_have_text(["! warning", "C configuration change"])
 
 
 def figure(page: Page, name: str) -> Locator:

@@ -40,6 +40,38 @@ def test_pin_and_unpin(server: FadeServer, address: str, open_page: OpenPage) ->
         assert trainer.get().config.mode == observation_pb2.MODE_ACTIVE
 
 
+def test_shadow_and_back_with_the_keyboard_alone(server: FadeServer, address: str, open_page: OpenPage) -> None:
+    with Trainer(address, "quiet") as trainer:
+        trainer.observe()
+        page = open_page(f"{server.http_url}/#/runs/lab/quiet/operate")
+        page.get_by_role("button", name="To shadow").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog", name="Shadow: confirm")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.get_by_role("button", name="To shadow")).to_be_focused()
+        assert trainer.get().config.mode == observation_pb2.MODE_ACTIVE
+        page.keyboard.press("Enter")
+        reason = page.get_by_label("Reason, kept in the run's history")
+        expect(reason).to_be_focused()
+        page.keyboard.type("first we look")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=2, name="Mode: shadow")).to_be_visible()
+        assert trainer.get().config.mode == observation_pb2.MODE_SHADOW
+        page.get_by_role("button", name="Switch on").focus()
+        page.keyboard.press("Enter")
+        expect(reason).to_be_focused()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.get_by_role("button", name="Switch on")).to_be_focused()
+        page.keyboard.press("Enter")
+        confirm(page, "it looks well")
+        assert trainer.get().config.mode == observation_pb2.MODE_ACTIVE
+
+
 def test_a_knob_changes_and_goes_back_to_its_default(server: FadeServer, address: str, open_page: OpenPage) -> None:
     with Trainer(address, "turned") as trainer:
         page = open_page(f"{server.http_url}/#/runs/lab/turned/operate")
@@ -78,6 +110,7 @@ def test_two_operators_do_not_overwrite_each_other(server: FadeServer, address: 
         dialog.get_by_label(re.compile("Reason")).fill("mine")
         expect(dialog.get_by_role("row", name="delta_min")).to_contain_text("0.3")
         trainer.update("theirs", delta_min=0.2)
+        expect(page.get_by_role("row", name="theirs", include_hidden=True)).to_be_visible()
         dialog.get_by_role("button", name="Confirm").click()
         expect(page.get_by_role("alert")).to_contain_text("nothing of yours was applied")
         assert trainer.get().config.delta_min == 0.2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -15,11 +15,17 @@ OpenPage = Callable[..., Page]
 
 
 @pytest.fixture
-def page(server: FadeServer, address: str, open_page: OpenPage) -> Page:
-    """The what-if page of a run whose alpha ends between its bounds."""
-    with Trainer(address, "tried", length=400, ema_weight=0.1) as trainer:
-        for _ in range(120):
-            answer = trainer.observe()
+def trainer(address: str) -> Iterator[Trainer]:
+    """A run."""
+    with Trainer(address, "tried", length=400, ema_weight=0.1) as running:
+        yield running
+
+
+@pytest.fixture
+def page(server: FadeServer, trainer: Trainer, open_page: OpenPage) -> Page:
+    """The what-if page of the run, whose alpha ends between its bounds."""
+    for _ in range(120):
+        answer = trainer.observe()
     [now] = answer.schedules
     assert 1.1 < now.schedule.alpha < 2.4
     opened = open_page(f"{server.http_url}/#/runs/lab/tried/what-if")
@@ -54,6 +60,22 @@ def test_settings_stand_side_by_side(page: Page) -> None:
     expect(outcome(page, "Setting A").get_by_role("cell").nth(2)).not_to_have_text("0.50")
     second.get_by_role("button", name="Remove setting B").click()
     expect(outcome(page, "Setting B")).to_have_count(0)
+
+
+def test_it_goes_on_to_what_was_recorded_since(trainer: Trainer, page: Page) -> None:
+    [now] = trainer.observe().schedules
+    page.get_by_role("button", name="Go on to revision 121").click()
+    expect(page.get_by_text("Recorded up to revision 121.")).to_be_visible()
+    expect(outcome(page, "Recorded").get_by_role("cell").nth(0)).to_have_text(f"{now.schedule.alpha:.2f}")
+    expect(page.get_by_role("button", name="Go on")).to_have_count(0)
+
+
+def test_each_slider_is_explained(page: Page) -> None:
+    page.get_by_text("What these do").click()
+    words = page.locator("details.meanings")
+    for slider in page.get_by_role("group", name="Setting A").get_by_role("slider").all():
+        name = slider.get_attribute("name")
+        expect(words.locator("dt", has_text=re.compile(f"^{name}$")).locator("+ dd")).to_have_text(re.compile(r"\w+ \w+"))
 
 
 def test_it_says_that_the_telemetry_would_have_changed(page: Page) -> None:

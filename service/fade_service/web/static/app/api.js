@@ -10,6 +10,12 @@ export class ApiError extends Error {
   }
 }
 
+/** How long to wait before asking again what was not answered. */
+export const RETRY_MS = 2000;
+
+/** Whether the same call may be answered later: no server was there, or it could not just then. */
+export const mayPass = (error) => [0, 502, 503, 504].includes(error.status);
+
 const unauthenticated = new EventTarget();
 
 /** Calls `take` whenever a call was refused for want of a login; returns what ends that. */

@@ -1,11 +1,28 @@
 // What charts have in common: axes and the box at the pointer.
 
-/** Room around the plot, in pixels. */
-export const GRID = { left: 46, right: 12, top: 16, bottom: 22 };
+import { count } from "./format.js";
 
-/** The horizontal axis, from one number to another. */
-export function xAxis(colours, from, to, format) {
-  return axis(colours, { min: from, max: to, axisLabel: { formatter: (value) => format(value), hideOverlap: true }, splitLine: { show: false } });
+/** Room around the plot, in pixels. */
+export const GRID = { left: 46, right: 16, top: 18, bottom: 36 };
+
+/** The horizontal axis of that name, from one number to another. */
+export function xAxis(colours, name, from, to, format) {
+  return axis(colours, {
+    min: from,
+    max: to,
+    name,
+    nameLocation: "middle",
+    nameGap: 20,
+    nameTextStyle: { color: colours.muted, fontSize: 11 },
+    axisLabel: { formatter: (value) => format(value), hideOverlap: true },
+    splitLine: { show: false },
+  });
+}
+
+/** The horizontal axis of revisions; a single one stands in its middle. */
+export function revisionAxis(colours, from, to) {
+  const room = to > from ? 0 : 1;
+  return { ...xAxis(colours, "revision", from - room, to + room, count), minInterval: 1 };
 }
 
 /** The vertical axis; `range` is [lowest, highest], null being up to the numbers, and without it neither end is fixed. */

@@ -1,7 +1,8 @@
 // Several lines side by side in one chart: settings, or advantages.
 
-import { GRID, tipBox, tooltip, xAxis, yAxis } from "./axes.js";
+import { GRID, tipBox, tooltip, yAxis } from "./axes.js";
 import { html } from "./lib.js";
+import { Swatch } from "./swatch.js";
 
 const COLOURS = ["blue", "orange", "green", "purple", "red", "grey"];
 const DASHES = ["solid", [7, 3], [2, 2], [8, 3, 2, 3]];
@@ -10,7 +11,7 @@ const DASHES = ["solid", [7, 3], [2, 2], [8, 3, 2, 3]];
 export const lookOf = (place) => ({ colour: COLOURS[place % COLOURS.length], dash: DASHES[place % DASHES.length] });
 
 /**
- * The option of a chart of lines: each {name, colour, dash, points: [[x, y]], back}. `x` has {from, to, format, head}, `y` {range,
+ * The option of a chart of lines: each {name, colour, dash, points: [[x, y]], back}. `x` has {axis(colours), head(place)}, `y` {range,
  * interval, log, format, axis}: the last for numbers along the axis.
  */
 export function linesOption(lines, x, y, colours) {
@@ -18,7 +19,7 @@ export function linesOption(lines, x, y, colours) {
   const vertical = yAxis(colours, y.range, y.axis, y.interval);
   return {
     grid: GRID,
-    xAxis: xAxis(colours, x.from, x.to, x.format),
+    xAxis: x.axis(colours),
     yAxis: y.log ? { ...vertical, type: "log" } : vertical,
     tooltip: tooltip(colours, (place) =>
       tipBox(
@@ -44,8 +45,7 @@ export function LinesLegend({ lines, format }) {
   return html`<ul class="legend">
     ${lines.map(
       (line) => html`<li key=${line.id ?? line.name}>
-        <span class=${`swatch ${line.colour} ${line.dash === "solid" ? "" : "dash"}`} aria-hidden="true"></span>
-        ${line.name} ${format && html`<b>${format(line.points.at(-1)?.[1])}</b>`}
+        <${Swatch} colour=${line.colour} dash=${line.dash} /> ${line.name} ${format && html`<b>${format(line.points.at(-1)?.[1])}</b>`}
       </li>`,
     )}
   </ul>`;

@@ -9,7 +9,11 @@ const LONGEST_REASON = 1000;
 export function Confirm({ title, rows, onConfirm, onCancel }) {
   const dialog = useRef(null);
   const [busy, setBusy] = useState(false);
-  useEffect(() => dialog.current.showModal(), []);
+  useEffect(() => {
+    const shown = dialog.current;
+    shown.showModal();
+    return () => shown.close(); // which gives the focus back to what had it
+  }, []);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);

@@ -1,17 +1,20 @@
 // Where each advantage puts its gradient mass: curves, axes, formulas and sources.
 
-import { get } from "./api.js";
+import { useAnswer } from "./answer.js";
+import { xAxis } from "./axes.js";
 import { Chart } from "./chart.js";
 import { LinesLegend, linesOption, lookOf } from "./compare.js";
 import { brief, fixed, percent } from "./format.js";
-import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, useEffect, useMemo, useState } from "./lib.js";
 import { Problem, useSettled, useTitle } from "./parts.js";
 import { href } from "./hash.js";
 import { go } from "./route.js";
+import { Swatch } from "./swatch.js";
 
 const START = ["grpo_mean", "grpo_std", "fade:alpha=3,delta=0.3", "maxrl"];
 const MOST = 12;
 const SETTLING_MS = 150;
+const NONE = [];
 
 const PANELS = [
   { column: "mass_success", title: "Success mass mS(p)", about: "How hard successes pull, on prompts of solve rate p." },
@@ -23,15 +26,16 @@ const PANELS = [
 /** `query` has a (an advantage as name:parameter=value,..., several times) and g (the group's size). */
 export function ExplorerPage({ query }) {
   useTitle("Decomposition explorer");
-  const [registered, problemOfList] = useRegistered();
+  const [registered, problemOfList] = useAnswer(["advantages"]);
   const [chosen, choose] = useState(() => (query.getAll("a").length ? query.getAll("a").slice(0, MOST).map(read) : START.map(read)));
   const [size, resize] = useState(() => Math.min(256, Math.max(2, Number.parseInt(query.get("g"), 10) || 8)));
   const wanted = useSettled(JSON.stringify([size, chosen.map(written)]), SETTLING_MS);
+  const [g, all] = JSON.parse(wanted);
   useEffect(() => {
-    const [g, all] = JSON.parse(wanted);
     go(href(["explorer"], [["g", g], ...all.map((text) => ["a", text])]), { replace: true });
   }, [wanted]);
-  const [found, problem] = useDecompositions(wanted);
+  const [answer, problem] = useAnswer(["decompose"], [["group_size", g], ...all.map((text) => ["advantage", text])]);
+  const found = answer?.advantages ?? NONE;
   const lines = useMemo(() => found.map((each, place) => ({ ...lookOf(place), id: `${place} ${each.label}`, name: each.label, found: each })), [found]);
   return html`<main id="content" class="explorer">
     <div class="heading">
@@ -62,7 +66,7 @@ export function ExplorerPage({ query }) {
 
 function Panel({ panel, lines }) {
   const drawn = lines.map((line) => ({ ...line, points: line.found.solve_rate.map((p, place) => [p, positive(line.found[panel.column][place], panel.log)]) }));
-  const x = { from: 0, to: 1, format: (p) => fixed(p, 1), head: (p) => `p = ${fixed(p, 3)}` };
+  const x = { axis: (colours) => xAxis(colours, "p, the prompt's solve rate", 0, 1, (p) => fixed(p, 1)), head: (p) => `p = ${fixed(p, 3)}` };
   const y = { range: panel.log ? undefined : [0, null], format: (value) => brief(value, 4), axis: (value) => brief(value, 3), log: panel.log };
   const half = drawn.map((line) => `${line.name} ${brief(line.points[(line.points.length - 1) / 2][1])}`).join(", ");
   return html`<figure class="panel">
@@ -84,7 +88,7 @@ function Chosen({ each, registered, look, onChange, onRemove }) {
     if (value !== "" && event.target.validity.valid) onChange({ ...each, parameters: { ...each.parameters, [name]: Number(value) } });
   };
   return html`<div class="one" role="group" aria-label=${each.name}>
-    <span class=${`swatch ${look.colour} ${look.dash === "solid" ? "" : "dash"}`} aria-hidden="true"></span>
+    <${Swatch} ...${look} />
     <b class="id">${each.name}</b>
     ${known?.parameters.map(
       (parameter) => html`<label key=${parameter.name}>
@@ -141,7 +145,7 @@ function Axes({ lines, registered }) {
           ${lines.map(({ id, name, colour, dash, found }) => {
             const { formula, source: from } = source(found.name) ?? { formula: {} };
             return html`<tr key=${id}>
-              <th scope="row"><span class=${`swatch ${colour} ${dash === "solid" ? "" : "dash"}`} aria-hidden="true"></span> ${name}</th>
+              <th scope="row"><${Swatch} ...${{ colour, dash }} /> ${name}</th>
               <td class="number">${signOf(found)}</td>
               <td class="number">${percent(found.centre)}</td>
               <td class="number">${percent(found.spread)}</td>
@@ -164,37 +168,6 @@ function Axes({ lines, registered }) {
 
 /** JSON has no infinity: where failures carry no mass at all the ratio is infinite. */
 const signOf = (found) => (found.sign_ratio == null && found.mass_success.some((mass) => mass > 0) ? "∞" : fixed(found.sign_ratio, 3));
-
-function useRegistered() {
-  const [registered, set] = useState(null);
-  const [problem, setProblem] = useState(null);
-  useEffect(() => {
-    get(["advantages"]).then(set, setProblem);
-  }, []);
-  return [registered, problem];
-}
-
-/** `wanted` is JSON of [group size, advantages]; what was found stays until the next is. */
-function useDecompositions(wanted) {
-  const [found, set] = useState([]);
-  const [problem, setProblem] = useState(null);
-  const asked = useRef(null);
-  useEffect(() => {
-    asked.current?.abort();
-    const own = (asked.current = new AbortController());
-    const [size, all] = JSON.parse(wanted);
-    const query = [["group_size", size], ...all.map((text) => ["advantage", text])];
-    get(["decompose"], query, own.signal).then(
-      ({ advantages }) => {
-        if (asked.current !== own) return;
-        set(advantages);
-        setProblem(null);
-      },
-      (error) => asked.current === own && setProblem(error),
-    );
-  }, [wanted]);
-  return [found, problem];
-}
 
 /** "fade:alpha=3,delta=0.3" as {name, parameters}. */
 function read(text) {

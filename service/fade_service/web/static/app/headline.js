@@ -3,7 +3,7 @@
 import { count, fixed, percent } from "./format.js";
 import { html } from "./lib.js";
 import { Figure, PhaseBadge } from "./parts.js";
-import { alphaMeans, centreMeans, deltaMeans, entropyMeans, massMeans, signMeans } from "./words.js";
+import { alphaMeans, centreMeans, deltaFollows, deltaMeans, entropyMeans, massMeans, rateMeans, signMeans } from "./words.js";
 
 /** Where the phase says that delta is at an end of its range. */
 const EDGES = { exploring: "It is at its largest.", floor: "It is at its smallest." };
@@ -13,17 +13,16 @@ export function Headline({ newest, config }) {
   const groups = ["mixed_groups", "all_solved_groups", "all_failed_groups", "singleton_groups"];
   const filtered = ["filtered_solved_groups", "filtered_failed_groups"];
   const all = [...groups, ...filtered].reduce((sum, name) => sum + (newest[name] ?? 0), 0);
-  const rule = config?.delta_rule;
   return html`<dl class="headline">
     <${Figure} name="Solve rate" value=${percent(newest.solve_rate)}>
-      Slow average; the newest step has ${percent(newest.step_solve_rate)}. It sets alpha.
+      Slow average; the newest step has ${percent(newest.step_solve_rate)}. ${rateMeans(config)}
     <//>
     <${Figure} name="Alpha" value=${fixed(newest.alpha)}>${alphaMeans(newest.alpha)}<//>
     <${Figure} name="Entropy" value=${fixed(newest.entropy_nats, 3)} unit="nats/token">
-      ${entropyMeans(newest.entropy_nats, newest.target_entropy_nats, rule)}
+      ${entropyMeans(newest.entropy_nats, newest.target_entropy_nats, config)}
     <//>
     <${Figure} name="Delta" value=${fixed(newest.delta)}>
-      ${newest.phase && html`<${PhaseBadge} phase=${newest.phase} /> `}${deltaMeans(newest.delta)} ${EDGES[newest.phase]}
+      ${newest.phase && html`<${PhaseBadge} phase=${newest.phase} /> `}${deltaMeans(newest.delta)} ${deltaFollows(config) && EDGES[newest.phase]}
     <//>
     <${Figure} name="Mass against GRPO" value=${fixed(newest.mass_vs_grpo)} unit="×">${massMeans(newest.mass_vs_grpo)}<//>
     <${Figure} name="Sign ratio" value=${fixed(newest.sign_ratio)}>${signMeans(newest.sign_ratio)}<//>

@@ -4,10 +4,10 @@ import { count } from "./format.js";
 import { html, useState } from "./lib.js";
 import { href } from "./hash.js";
 import { go } from "./route.js";
+import { keyOf } from "./series.js";
 import { between } from "./view.js";
-import { reasonWords } from "./words.js";
+import { MARKS, reasonWords } from "./words.js";
 
-const KINDS = { config: "configuration", warning: "warning", late: "late report" };
 const FEW = 12;
 /** Revisions shown on either side of a mark that was chosen. */
 const AROUND = 100;
@@ -22,22 +22,22 @@ export function Marks({ marks, head, path, query }) {
     go(href(path, { ...query, newest: "", from: view.from, to: view.to }));
   };
   return html`<section>
-    <h2 id="marks">Marks <span class="aside">warnings (!), configuration changes (C) and late reports (L) in this view</span></h2>
+    <h2 id="marks">Marks <span class="aside">warnings, configuration changes and late reports in this view</span></h2>
     ${marks.length === 0 && html`<p class="quiet">None.</p>`}
     ${marks.length > 0 &&
     html`<div class="scroll" role="region" aria-labelledby="marks" tabindex="0">
-      <table class="marks">
+      <table class="marks stacks">
         <thead>
           <tr><th scope="col" class="number">Revision</th><th scope="col">Kind</th><th scope="col">Environment</th><th scope="col">What</th></tr>
         </thead>
         <tbody>
           ${shown.map(
-            (mark) => html`<tr key=${`${mark.revision} ${mark.kind} ${mark.reason} ${mark.environment}`}>
+            (mark) => html`<tr key=${keyOf(mark)}>
               <td class="number">
                 <button class="link" type="button" onClick=${() => zoomTo(mark.revision)} title="Zoom to it">${count(mark.revision)}</button>
               </td>
-              <td><span class=${`kind ${mark.kind}`}>${KINDS[mark.kind] ?? mark.kind}</span></td>
-              <td>${mark.environment || "all"}</td>
+              <td><span class="kind"><${Sign} kind=${mark.kind} /> ${MARKS[mark.kind].name}</span></td>
+              <td>${mark.environment || html`<span class="kind">all environments</span>`}</td>
               <td class="text">
                 ${what(mark)}
                 ${mark.times > 1 && html` <span class="quiet">The newest of ${count(mark.times)} times since revision ${count(mark.since)}.</span>`}
@@ -51,6 +51,9 @@ export function Marks({ marks, head, path, query }) {
     html`<button type="button" onClick=${() => showAll(!all)}>${all ? "Show fewer" : `Show all ${count(newestFirst.length)}`}</button>`}
   </section>`;
 }
+
+/** A mark's sign as charts have it. */
+export const Sign = ({ kind }) => html`<span class=${`sign ${kind}`} aria-hidden="true">${MARKS[kind].sign}</span>`;
 
 /** The same thing over and over is one entry: the newest, with how often it began and since when. */
 function folded(marks) {

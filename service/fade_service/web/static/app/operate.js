@@ -1,10 +1,11 @@
 // Changing a run's configuration: knobs, shadow, pin and unpin, with what changes, a reason, and a confirmation.
 
-import { ApiError, get, patch } from "./api.js";
+import { useAnswer } from "./answer.js";
+import { ApiError, patch } from "./api.js";
 import { shown, useFields, valueOf } from "./config.js";
 import { Confirm } from "./confirm.js";
 import { count, fixed, moment } from "./format.js";
-import { html, useEffect, useState } from "./lib.js";
+import { html, useState } from "./lib.js";
 import { Doc, Problem } from "./parts.js";
 import { newestOf } from "./series.js";
 import { useSession } from "./session.js";
@@ -18,18 +19,22 @@ export function Operate({ data, message, config, environment, project, run }) {
   const [asking, ask] = useState(null);
   const [done, tell] = useState("");
   const [refusal, refuse] = useState(null);
-  const changes = useChanges(project, run, message?.config_revision);
+  const [history] = useAnswer(["runs", project, run, "config_changes"], {}, message?.config_revision);
   if (!fields || !config) return html`<${Problem} error=${problem} /><p class="quiet loading">Loading.</p>`;
 
-  const allowed = session === undefined || session.role === "admin";
+  const admitted = session === undefined || session.role === "admin";
+  const completed = message.state === "STATE_COMPLETED";
+  const allowed = admitted && !completed;
   const newest = data.series && environment ? newestOf(data.series, environment) : null;
-  const body = (wanted, more) => ({ config: wanted, etag: message.etag, ...more });
+  /** What is asked and confirmed is a change of the configuration as it was then: a newer one is refused, and shown. */
   const review = async (wanted, title) => {
+    const change = { config: wanted, etag: message.etag };
+    const rows = fields.filter((field) => field.name in wanted).map((field) => ({ field, before: valueOf(config, field), after: wanted[field.name] }));
     refuse(null);
     tell("");
     try {
-      await patch(["runs", project, run], body(wanted, { validate_only: true }));
-      ask({ wanted, title });
+      await patch(["runs", project, run], { ...change, validate_only: true });
+      ask({ change, title, rows });
     } catch (error) {
       failed(error);
     }
@@ -40,25 +45,24 @@ export function Operate({ data, message, config, environment, project, run }) {
   };
   const confirm = async (reason) => {
     try {
-      await patch(["runs", project, run], body(asking.wanted, { reason }));
+      data.learn(await patch(["runs", project, run], { ...asking.change, reason }));
       edit({});
       tell(`Changed: ${asking.title.toLowerCase()}. It takes effect with the next observation.`);
     } catch (error) {
       failed(error);
     }
     ask(null);
-    data.refresh();
   };
-  const rows = (wanted) => fields.filter((field) => field.name in wanted).map((field) => ({ field, before: valueOf(config, field), after: wanted[field.name] }));
   return html`
-    ${!allowed && html`<p class="notice">You see this form but cannot use it: your token <b>${session.token}</b> has the role <b>${session.role}</b>, and changing a run's configuration needs <b>admin</b>. Log out and in again with such a token.</p>`}
+    ${completed && html`<p class="notice">The trainer has ended this run: nothing here would have an effect any more.</p>`}
+    ${!admitted && html`<p class="notice">You see this form but cannot use it: your token <b>${session.token}</b> has the role <b>${session.role}</b>, and changing a run's configuration needs <b>admin</b>. Log out and in again with such a token.</p>`}
     <p role="status" class=${done ? "notice" : "hidden"}>${done}</p>
     <${Problem} error=${refusal} />
     <${Mode} ...${{ config, newest, environment, allowed, review }} />
     <${Knobs} ...${{ fields, config, edits, edit, allowed }} onReview=${() => review(edits, "Knobs")} />
-    <${History} ...${{ changes, fields }} />
+    <${History} ...${{ changes: history?.changes ?? [], fields }} />
     <${Branches} message=${message} />
-    ${asking && html`<${Confirm} title=${asking.title} rows=${rows(asking.wanted)} onConfirm=${confirm} onCancel=${() => ask(null)} />`}
+    ${asking && html`<${Confirm} title=${asking.title} rows=${asking.rows} onConfirm=${confirm} onCancel=${() => ask(null)} />`}
   `;
 }
 
@@ -116,7 +120,7 @@ function Knobs({ fields, config, edits, edit, allowed, onReview }) {
     <h2 id="knobs">Knobs</h2>
     <form onSubmit=${submit}>
       <div class="scroll" role="region" aria-labelledby="knobs" tabindex="0">
-        <table class="knobs">
+        <table class="knobs stacks">
           <thead>
             <tr><th scope="col">Field</th><th scope="col">Value</th><th scope="col" class="wide">Default</th><th scope="col">What it does</th></tr>
           </thead>
@@ -159,14 +163,6 @@ function Control({ field, value, disabled, onChange }) {
     ${field.unit && html` <span class="quiet">${field.unit}</span>`}`;
 }
 
-function useChanges(project, run, revision) {
-  const [changes, set] = useState([]);
-  useEffect(() => {
-    get(["runs", project, run, "config_changes"]).then((found) => set(found.changes), () => {});
-  }, [revision]);
-  return changes;
-}
-
 /** Every version of the configuration, newest first, by what it changed. */
 function History({ changes, fields }) {
   const differences = (place) =>
@@ -178,7 +174,7 @@ function History({ changes, fields }) {
   return html`<section>
     <h2 id="changes">Changes</h2>
     <div class="scroll" role="region" aria-labelledby="changes" tabindex="0">
-      <table>
+      <table class="stacks">
         <thead>
           <tr><th scope="col" class="number">Version</th><th scope="col">When</th><th scope="col">Branch</th><th scope="col" class="number">After revision</th><th scope="col">What</th><th scope="col">Reason</th></tr>
         </thead>
@@ -186,10 +182,10 @@ function History({ changes, fields }) {
           ${changes
             .map(
               (change, place) => html`<tr key=${change.config_revision}>
-                <td class="number">${count(change.config_revision)}</td>
-                <td>${moment(change.create_time)}</td>
-                <td>${change.branch}</td>
-                <td class="number">${count(change.revision)}</td>
+                <td class="number" data-name="version">${count(change.config_revision)}</td>
+                <td class="when">${moment(change.create_time)}</td>
+                <td data-name="branch">${change.branch}</td>
+                <td class="number" data-name="after revision">${count(change.revision)}</td>
                 <td class="text">${place === 0 ? "created" : differences(place) || "entropy average started anew"}</td>
                 <td class="text reason">${change.reason}</td>
               </tr>`,
@@ -205,7 +201,7 @@ function Branches({ message }) {
   return html`<section>
     <h2 id="branches">Branches <span class="aside">one for each time a trainer went back to a checkpoint</span></h2>
     <div class="scroll" role="region" aria-labelledby="branches" tabindex="0">
-      <table>
+      <table class="stacks">
         <thead>
           <tr><th scope="col">Branch</th><th scope="col">Opened</th><th scope="col">From</th><th scope="col">Writer</th></tr>
         </thead>
@@ -214,9 +210,9 @@ function Branches({ message }) {
             .map(
               (branch) => html`<tr key=${branch.id}>
                 <th scope="row">${branch.id}${branch.id === message.branch ? " (current)" : ""}</th>
-                <td>${moment(branch.create_time)}</td>
-                <td>${branch.parent ? `${branch.parent}, revision ${count(Number(branch.parent_revision))}` : "the start"}</td>
-                <td class="text">${branch.writer || "nobody yet"}</td>
+                <td class="when">${moment(branch.create_time)}</td>
+                <td data-name="from">${branch.parent ? `${branch.parent}, revision ${count(Number(branch.parent_revision))}` : "the start"}</td>
+                <td class="text" data-name="writer">${branch.writer || "nobody yet"}</td>
               </tr>`,
             )
             .reverse()}

@@ -1,16 +1,16 @@
 // The live charts: what each shows, and its ECharts option.
 
-import { GRID, tipBox, tooltip, xAxis, yAxis } from "./axes.js";
+import { GRID, revisionAxis, tipBox, tooltip, yAxis } from "./axes.js";
 import { brief, count, fixed, moment, percent } from "./format.js";
 import { nearest, pairs } from "./series.js";
-import { reasonWords } from "./words.js";
+import { MARKS, reasonWords } from "./words.js";
 
 const nats = (value) => `${fixed(value, 3)} nats`;
 const factor = (value) => fixed(value, 2);
 const mass = (value) => fixed(value, 4);
 const groups = (value) => brief(value, 3);
 
-/** Lines of one chart: `column` of the series, its colour in style.css, and whether it stands back or is dashed. */
+/** Lines of one chart: `column` of the series, its colour in style.css, and whether it stands back, is dashed or hatched. */
 export const PANELS = [
   {
     id: "solve-rate",
@@ -80,8 +80,8 @@ export const PANELS = [
     stacked: true,
     lines: [
       { column: "mixed_groups", name: "mixed", colour: "blue" },
-      { column: "all_solved_groups", name: "all solved", colour: "green", pattern: Math.PI / 4 },
-      { column: "all_failed_groups", name: "all failed", colour: "orange", pattern: -Math.PI / 4 },
+      { column: "all_solved_groups", name: "all solved", colour: "green", hatch: -1 },
+      { column: "all_failed_groups", name: "all failed", colour: "orange", hatch: 1 },
       { column: "singleton_groups", name: "singleton", colour: "grey" },
       { column: "filtered_solved_groups", name: "filtered, solved", colour: "green", faint: true },
       { column: "filtered_failed_groups", name: "filtered, failed", colour: "orange", faint: true },
@@ -100,7 +100,7 @@ export function summary(panel, newest) {
 export function panelOption(panel, columns, marks, [from, to], stretch, colours) {
   return {
     grid: GRID,
-    xAxis: xAxis(colours, from, to, count),
+    xAxis: revisionAxis(colours, from, to),
     yAxis: yAxis(colours, panel.range, panel.axis ?? shortened(panel.format), panel.interval),
     tooltip: tooltip(colours, (revision) => tip(panel, columns, marks, revision, to - from, stretch)),
     series: panel.lines.map((line, place) => ({
@@ -123,41 +123,59 @@ export function panelOption(panel, columns, marks, [from, to], stretch, colours)
 const shortened = (format) => (value) => (format === percent ? percent(value, 0) : brief(value, 3));
 
 function stacked(line, colours) {
-  const decal = line.pattern
-    ? { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [1, 6], rotation: line.pattern, color: colours.surface }
+  const decal = line.hatch
+    ? { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [1, 6], rotation: (-line.hatch * Math.PI) / 4, color: colours.surface }
     : undefined;
   return { stack: "groups", areaStyle: { opacity: line.faint ? 0.35 : 0.85 }, itemStyle: { decal } };
 }
 
 const LOOKS = {
-  config: { colour: "blue", type: "solid", sign: "C" },
-  warning: { colour: "amber", type: "dashed", opacity: 0.6, sign: "!" },
-  late: { colour: "grey", type: "dotted", sign: "L" },
+  config: { colour: "blue", type: "solid" },
+  warning: { colour: "amber", type: "dashed" },
+  late: { colour: "grey", type: "dotted" },
 };
 
-/** Marks of one kind this near to each other, relative to the width, are drawn as one. */
+/** Marks of one kind this near to each other, relative to the width, are drawn as one; signs need more room than lines. */
 const NEAR = 0.01;
+const NEAR_SIGNS = 0.05;
 
 function markLine(marks, width, colours) {
-  const last = {};
-  const apart = marks.filter(({ kind, revision }) => {
-    const drawn = !(revision - last[kind] < NEAR * width);
-    if (drawn) last[kind] = revision;
-    return drawn;
-  });
+  const apart = far(marks, NEAR * width, (mark) => mark.kind);
+  const signed = new Set(far(apart, NEAR_SIGNS * width, () => "any"));
   return {
     symbol: "none",
     silent: true,
     animation: false,
     data: apart.map((mark) => {
-      const look = LOOKS[mark.kind] ?? LOOKS.late;
+      const { colour, type } = LOOKS[mark.kind];
       return {
         xAxis: mark.revision,
-        lineStyle: { color: colours[look.colour], type: look.type, width: 1, opacity: look.opacity ?? 1 },
-        label: { formatter: look.sign, color: colours[look.colour], fontSize: 11, fontWeight: 600, distance: 2 },
+        lineStyle: { color: colours[colour], type, width: 1 },
+        label: {
+          show: signed.has(mark),
+          formatter: MARKS[mark.kind].sign,
+          color: colours.surface,
+          backgroundColor: colours[colour],
+          borderRadius: 3,
+          padding: [2, 4],
+          fontSize: 10,
+          fontWeight: 700,
+          distance: 1,
+        },
       };
     }),
   };
+}
+
+/** The marks that are so far from the one before of the same `kindOf`. */
+function far(marks, least, kindOf) {
+  const last = {};
+  return marks.filter((mark) => {
+    const kind = kindOf(mark);
+    const isFar = !(mark.revision - last[kind] < least);
+    if (isFar) last[kind] = mark.revision;
+    return isFar;
+  });
 }
 
 function tip(panel, columns, marks, revision, width, stretch) {

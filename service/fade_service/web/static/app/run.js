@@ -8,7 +8,7 @@ import { Live } from "./live.js";
 import { Connection, ModeBadge, Problem, useNow, useTitle, WarningBadge } from "./parts.js";
 import { href } from "./hash.js";
 import { go } from "./route.js";
-import { useRunData } from "./run_data.js";
+import { isGone, useRunData } from "./run_data.js";
 import { readView, viewQuery } from "./view.js";
 import { MODES } from "./words.js";
 
@@ -39,9 +39,9 @@ function RunOfBranch({ project, run, branch, tab, query }) {
           ([name, title]) => html`<a key=${name} href=${href(name ? [...path, name] : path, { ...kept, ...viewQuery(view) })} aria-current=${name === tab ? "page" : null}>${title}</a>`,
         )}
       </nav>
-      <${Choices} ...${{ message, series, branch, environments, environment, query, path: tab ? [...path, tab] : path }} />
+      <${Choices} ...${{ message, branch, environments, environment, query, path: tab ? [...path, tab] : path }} />
     </div>
-    <${Problem} error=${problem} />
+    <${Problem} error=${problem && isGone(problem) ? noRun(project, run) : problem} />
     ${series?.newest?.warnings?.length > 0 && html`<${Warnings} warnings=${series.newest.warnings} />`}
     ${body({ data, message, config, environment, view, tab, project, run, branch, path, kept, query })}
   </main>`;
@@ -51,18 +51,22 @@ const loadOperate = () => import("./operate.js").then((module) => module.Operate
 const loadWhatIf = () => import("./what_if.js").then((module) => module.WhatIf);
 
 function body(all) {
-  const { data, environment, tab } = all;
-  if (tab === "operate") return html`<${Later} load=${loadOperate} ...${all} />`;
+  const { data, message, environment, tab } = all;
+  if (tab === "operate" && message) return html`<${Later} load=${loadOperate} ...${all} />`;
   if (!data.series) return data.problem ? null : html`<p class="quiet loading">Loading.</p>`;
   if (!environment) {
-    return html`<p class="quiet">No observation yet. The charts start with the trainer's first report.</p>`;
+    return html`<p class="quiet loading">No observation yet. The charts start with the trainer's first report.</p>`;
   }
   if (tab === "what-if") return html`<${Later} key=${environment} load=${loadWhatIf} ...${all} />`;
   return html`<${Live} ...${all} query=${{ ...all.kept, ...viewQuery(all.view) }} />`;
 }
 
+const noRun = (project, run) =>
+  new Error(`There is no run ${run} in project ${project}: it was deleted, or no trainer has made it yet. This page goes on as soon as one does.`);
+
 function Heading({ project, run, data, config }) {
-  const { message, series, connection } = data;
+  const { message, series, connection, problem } = data;
+  const completed = message?.state === "STATE_COMPLETED";
   const now = useNow();
   const newest = series?.newest;
   const reported = newest ? newest.time * 1000 : Date.parse(message?.observe_time ?? "");
@@ -70,11 +74,11 @@ function Heading({ project, run, data, config }) {
     <div>
       <p class="crumbs"><a href="#/">Runs</a> / ${project} /</p>
       <h1 tabindex="-1">${run}</h1>
-      ${message?.state === "STATE_COMPLETED" && html`<span class="badge">completed</span>`}
-      ${config && html`<${ModeBadge} mode=${config.mode} />`}
-      <${Connection} state=${connection} />
+      ${completed && html`<span class="badge">completed</span>`}
+      ${config && !(completed && config.mode === "active") && html`<${ModeBadge} mode=${config.mode} />`}
+      ${(series || !problem) && html`<${Connection} state=${connection} />`}
     </div>
-    ${config && html`<p class="quiet">${MODES[config.mode]}</p>`}
+    ${config && html`<p class="quiet">${completed ? "The trainer has ended this run: it takes no more reports." : MODES[config.mode]}</p>`}
     ${series &&
     html`<p class="facts">
       <span>revision <b class="revision">${count(series.head)}</b></span>
@@ -85,26 +89,27 @@ function Heading({ project, run, data, config }) {
   </div>`;
 }
 
-function Choices({ message, series, branch, environments, environment, query, path }) {
+function Choices({ message, branch, environments, environment, query, path }) {
   const choose = (name) => (event) => go(href(path, { ...Object.fromEntries(query), [name]: event.target.value }));
-  const branches = [...(message?.branches ?? [])].reverse();
-  const current = message?.branch ?? series?.branch ?? "";
+  if (!message) return null;
+  const branches = [...message.branches].reverse();
   return html`<div class="choices">
     <label>
       <span>Branch</span>
-      <select value=${branch} onChange=${choose("branch")}>
-        <option value="">${current ? `${current} (current)` : "current"}</option>
+      <select value=${branch} onChange=${choose("branch")} disabled=${branches.length < 2 && !branch}>
+        <option value="">${`${message.branch} (current)`}</option>
         ${branches
           .filter((each) => each.id !== message.branch || each.id === branch)
           .map((each) => html`<option key=${each.id} value=${each.id}>${each.id}</option>`)}
       </select>
     </label>
-    <label>
+    ${environments.length > 0 &&
+    html`<label>
       <span>Environment</span>
-      <select value=${environment ?? ""} onChange=${choose("env")} disabled=${environments.length < 2}>
+      <select value=${environment} onChange=${choose("env")} disabled=${environments.length < 2}>
         ${environments.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
       </select>
-    </label>
+    </label>`}
   </div>`;
 }
 

@@ -1,6 +1,6 @@
 // A run's series and message, kept up to date by the stream of its events.
 
-import { address, get } from "./api.js";
+import { address, get, mayPass, RETRY_MS } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./lib.js";
 import { extended, pointCount } from "./series.js";
 import { follow } from "./stream.js";
@@ -11,9 +11,10 @@ const MOST_POINTS = 1500;
 const REDRAW_MS = 100;
 
 /**
- * {message, series, problem, connection, busy, refresh}: the Run message, the series of the view, why either could not be had, the
- * state of the stream, whether other points are on their way, and what asks for the message anew. `message` and `series` are null
- * at first. A component that shows another run or branch is another component (give it a key).
+ * {message, series, problem, connection, busy, refresh, learn}: the Run message, the series of the view, why either could not be had,
+ * the state of the stream, whether other points are on their way, what asks for the message anew, and what takes one. `message` and `series` are null
+ * at first, and are asked for until they are there: a run may be made only after its page was opened, and be deleted and made
+ * again. A component that shows another run or branch is another component (give it a key).
  */
 export function useRunData(project, run, branch, view) {
   const [message, setMessage] = useState(null);
@@ -21,7 +22,7 @@ export function useRunData(project, run, branch, view) {
   const [problem, setProblem] = useState(null);
   const [connection, setConnection] = useState({ name: "connecting" });
   const [busy, setBusy] = useState(false);
-  const live = useRef({ series: null, asked: null, pieces: [], during: [], timer: 0 }).current;
+  const live = useRef({ series: null, asked: null, pieces: [], during: [], timer: 0, retry: 0, uid: "" }).current;
   live.view = view;
 
   const redraw = useCallback(() => {
@@ -35,19 +36,23 @@ export function useRunData(project, run, branch, view) {
 
   const load = useCallback(async () => {
     live.asked?.abort();
+    clearTimeout(live.retry);
     const own = (live.asked = new AbortController());
     const ask = (query) => get(["runs", project, run, "series"], query, own.signal);
     live.during = [];
     setBusy(true);
     try {
-      if (live.view.kind === "newest" && !live.series) live.series = withHead(await ask({ branch, points: 2 }));
+      if (live.view.kind === "newest" && !live.series?.head) live.series = withHead(await ask({ branch, points: 2 }));
       live.series = withHead(await ask(seriesQuery(live.view, branch, live.series?.head)));
       live.pieces = live.during; // they came while the answer was on its way, and may be newer
       setSeries(live.series);
       setProblem(null);
       redraw();
     } catch (error) {
-      if (live.asked === own) setProblem(error);
+      if (live.asked !== own) return;
+      setProblem(error);
+      if (isGone(error) && live.series) live.series = { ...live.series, head: 0 }; // if it is made again, it starts anew
+      if (isGone(error) || mayPass(error)) live.retry = setTimeout(load, RETRY_MS);
     } finally {
       if (live.asked === own) {
         live.asked = null;
@@ -56,11 +61,21 @@ export function useRunData(project, run, branch, view) {
     }
   }, []);
 
-  const refresh = useCallback(() => get(["runs", project, run]).then(setMessage, setProblem), []);
+  const refresh = useCallback(async () => {
+    try {
+      setMessage(await get(["runs", project, run]));
+    } catch (error) {
+      if (!isGone(error) && !mayPass(error)) setProblem(error);
+      if (isGone(error) && live.series) load(); // it says so, and again until the run is there
+    }
+  }, []);
 
   useEffect(() => {
     load();
-    return () => live.asked?.abort();
+    return () => {
+      live.asked?.abort();
+      clearTimeout(live.retry);
+    };
   }, [JSON.stringify(view)]);
 
   useEffect(() => {
@@ -80,11 +95,16 @@ export function useRunData(project, run, branch, view) {
         },
         run: (changed) => {
           setMessage(changed);
-          if (Number(changed.config_revision) !== live.series.config_revision) load(); // for its mark, at a revision that is drawn
+          const other = live.uid && changed.uid !== live.uid; // deleted and made again while the stream was away
+          live.uid = changed.uid;
+          if (other || Number(changed.config_revision) !== live.series.config_revision) load(); // for its mark, at a revision that is drawn
         },
         resync: load,
       },
-      onState: setConnection,
+      onState: (next) => {
+        setConnection(next);
+        if (next.name === "reconnecting") refresh(); // the server may be away, the login over, or the run gone
+      },
     });
     return () => {
       clearTimeout(live.timer);
@@ -92,8 +112,11 @@ export function useRunData(project, run, branch, view) {
     };
   }, [ready]);
 
-  return { message, series, problem, connection, busy, refresh };
+  return { message, series, problem, connection, busy, refresh, learn: setMessage };
 }
+
+/** The run was deleted, or nobody has made it yet. */
+export const isGone = (error) => error.reason === "RUN_NOT_FOUND";
 
 /** `head` is the line's newest revision, wherever the view ends. */
 const withHead = (series) => ({ ...series, head: series.newest?.revision ?? series.last_revision });

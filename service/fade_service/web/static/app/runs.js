@@ -86,6 +86,7 @@ function useOverview(project, query, state, page) {
       events: { overview: () => (live.timer ||= setTimeout(load, REFRESH_MS)) },
       onState: (next) => {
         setConnection(next);
+        if (next.name === "reconnecting") get(["session"]).catch(() => {}); // where a login has ended, the page asks for another
         if (next.name === "live") live.timer ||= setTimeout(load, REFRESH_MS); // what was missed while it was away
       },
     });
@@ -108,13 +109,13 @@ function Table({ runs }) {
         <th scope="col">Run</th>
         <th scope="col">Last report</th>
         <th scope="col" class="wide number">Revision</th>
-        <th scope="col" class="wide">Trend</th>
+        <th scope="col" class="wide" title="Slow average of the first environment over the newest observations, as high as it rose and fell">Solve rate, trend</th>
         <th scope="col">Environment</th>
         <th scope="col" class="number">Solve rate</th>
         <th scope="col" class="wide">Phase</th>
         <th scope="col" class="wide number">Alpha</th>
         <th scope="col" class="wide number">Delta</th>
-        <th scope="col" class="wide number" title="nats per token">Entropy / target</th>
+        <th scope="col" class="wide number" title="Slow average, nats per token">Entropy : target</th>
       </tr>
     </thead>
     ${runs.map((run) => html`<${Rows} key=${`${run.project}/${run.run}`} run=${run} now=${now} />`)}
@@ -137,7 +138,7 @@ function Rows({ run, now }) {
               ${run.warnings.map((reason) => html`<${WarningBadge} key=${reason} reason=${reason} />`)}
             </div>
           </th>
-          <td rowspan=${span} title=${run.observe_time ? moment(run.observe_time) : null}>${run.observe_time ? ago(run.observe_time, now) : "never"}</td>
+          <td class="when" rowspan=${span} title=${run.observe_time ? moment(run.observe_time) : null}>${run.observe_time ? ago(run.observe_time, now) : "never"}</td>
           <td rowspan=${span} class="wide number">${count(run.revision)}</td>
           <td rowspan=${span} class="wide"><${Sparkline} values=${run.sparkline} /></td>`}
         ${environment ? html`<${Numbers} ...${environment} />` : html`<td colspan="6" class="quiet">no observation yet</td>`}
@@ -147,13 +148,13 @@ function Rows({ run, now }) {
 }
 
 function Numbers({ name, phase, alpha, delta, solve_rate: rate, entropy_nats: entropy, target_entropy_nats: target }) {
-  const low = entropy != null && target != null && entropy < target;
+  const compared = entropy == null || target == null ? "/" : entropy < target ? "<" : "≥";
   return html`<td class="environment">${name}</td>
     <td class="number">${percent(rate)}</td>
     <td class="wide"><${PhaseBadge} phase=${phase} /></td>
     <td class="wide number">${fixed(alpha)}</td>
     <td class="wide number">${fixed(delta)}</td>
-    <td class="wide number" title=${low ? "below its target" : null}>${fixed(entropy)}${low ? " <" : ""} / ${fixed(target)}</td>`;
+    <td class="wide number">${fixed(entropy)} ${compared} ${fixed(target)}</td>`;
 }
 
 const [WIDTH, HEIGHT] = [96, 18];

@@ -29,9 +29,11 @@ function joined(old, more, first) {
 }
 
 function unique(marks) {
-  const key = (mark) => `${mark.revision} ${mark.kind} ${mark.reason} ${mark.environment}`;
-  return [...new Map(marks.map((mark) => [key(mark), mark])).values()];
+  return [...new Map(marks.map((mark) => [keyOf(mark), mark])).values()];
 }
+
+/** What tells one mark from all others. */
+export const keyOf = (mark) => [mark.revision, mark.kind, mark.reason, mark.environment, mark.config_revision].join(" ");
 
 /** The longest column's length, over all environments. */
 export function pointCount(series) {
@@ -42,9 +44,11 @@ export function pointCount(series) {
 export function newestOf(series, environment) {
   const exact = series.newest?.environments[environment];
   if (exact) return exact;
-  const columns = series.environments[environment];
-  return columns && Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, column.at(-1) ?? null]));
+  return lastOf(series.environments[environment]);
 }
+
+/** The last point's values. */
+export const lastOf = (columns) => Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, column.at(-1) ?? null]));
 
 /** [revision, value] pairs for a chart. */
 export function pairs(columns, name) {

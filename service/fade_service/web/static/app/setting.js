@@ -3,6 +3,8 @@
 import { shown, valueOf } from "./config.js";
 import { brief } from "./format.js";
 import { html } from "./lib.js";
+import { Doc } from "./parts.js";
+import { Swatch } from "./swatch.js";
 
 /** Where the sliders end; a value beyond is the form's of Operate to give. */
 const SLIDERS = [
@@ -30,7 +32,7 @@ export function Setting({ name, look, fields, config, setting, columns, onChange
   const rules = field("delta_rule");
   return html`<fieldset class="setting">
     <legend>
-      <span class=${`swatch ${look.colour} ${look.dash === "solid" ? "" : "dash"}`} aria-hidden="true"></span> Setting ${name}
+      <${Swatch} ...${look} /> Setting ${name}
     </legend>
     <div class="buttons">
       <button type="button" disabled=${Object.keys(setting).length === 0} onClick=${() => onChange({})}>As the run</button>
@@ -55,6 +57,20 @@ export function Setting({ name, look, fields, config, setting, columns, onChange
       />`,
     )}
   </fieldset>`;
+}
+
+/** What the fields of the sliders do, in words of the table of fields. */
+export function Meanings({ fields }) {
+  const names = ["delta_rule", ...SLIDERS.map((slider) => slider.name)];
+  return html`<details class="meanings">
+    <summary>What these do</summary>
+    <dl>
+      ${names.map(
+        (name) => html`<dt key=${name}><code>${name}</code></dt>
+          <dd key=${`${name} does`}><${Doc} text=${fields.find((field) => field.name === name).doc} /></dd>`,
+      )}
+    </dl>
+  </details>`;
 }
 
 function Slider({ name, low, high, step, log, field, value, unset, own, onInput }) {

@@ -1,7 +1,5 @@
 // Server-sent events that survive restarts of the server, sleeping laptops and hidden tabs.
 
-import { get } from "./api.js";
-
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 5000;
 /** Two and a half heartbeats: a connection that says nothing for so long is dead, whatever the system thinks. */
@@ -11,7 +9,8 @@ const SILENCE_MS = 25_000;
  * Follows a stream until the returned function is called.
  *
  * `address()` is asked before each connection, so that it can name the last revision seen. `events` maps an event's name to what
- * takes its data. `onState` hears {name: "connecting" | "live" | "paused"} or {name: "reconnecting", since: Date}.
+ * takes its data. `onState` hears {name: "connecting" | "live" | "paused"}, or {name: "reconnecting", since: Date} at each attempt
+ * that failed: an EventSource does not tell why, so whoever wants to know asks the server something else.
  * A hidden tab holds no connection: browsers allow a host only a few.
  */
 export function follow({ address, events, onState }) {
@@ -47,7 +46,6 @@ export function follow({ address, events, onState }) {
     close();
     since ??= new Date();
     onState({ name: "reconnecting", since });
-    get(["session"]).catch(() => {}); // an EventSource does not tell that a login has ended; this call does
     timer = setTimeout(open, wait * (0.8 + 0.4 * Math.random()));
     wait = Math.min(2 * wait, LONGEST_WAIT_MS);
   }

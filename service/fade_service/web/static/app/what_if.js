@@ -1,15 +1,16 @@
 // What other settings would have done along the telemetry that the run recorded.
 
-import { post } from "./api.js";
+import { mayPass, post, RETRY_MS } from "./api.js";
+import { revisionAxis } from "./axes.js";
 import { Chart } from "./chart.js";
 import { LinesLegend, linesOption, lookOf } from "./compare.js";
 import { useFields } from "./config.js";
 import { brief, count, fixed, percent } from "./format.js";
-import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, useEffect, useMemo, useState } from "./lib.js";
 import { Problem, useSettled } from "./parts.js";
 import { href } from "./hash.js";
 import { go } from "./route.js";
-import { Setting } from "./setting.js";
+import { Meanings, Setting } from "./setting.js";
 import { between, bounds, viewQuery } from "./view.js";
 
 const MOST_SETTINGS = 4;
@@ -28,46 +29,55 @@ const PANELS = [
   { column: "alpha", title: "Alpha", about: "Above 1: hard prompts weigh more.", format: fixed, range: [0, null] },
   { column: "delta", title: "Delta", about: "Below 1: failures weigh more.", format: fixed, range: [0, null] },
   { column: "solve_rate", title: "Average solve rate", about: "Sets alpha; ema_weight says how slowly it follows.", format: percent, range: [0, 1], interval: 0.25 },
-  { column: "entropy_nats", title: "Average entropy and targets", about: "Nats per token. Delta falls below 1 under the target.", format: nats },
+  { column: "entropy_nats", title: "Average entropy and targets", about: "Nats per token. Dotted: each one's target, under which delta falls below 1.", format: nats },
 ];
 
 /** Settings stand in the address: set=alpha_max:4,ema_weight:0.05 for each. */
 export function WhatIf({ data, config, environment, view, project, run, branch, path, kept, query }) {
   const [fields, fieldsProblem] = useFields();
   const [settings, change] = useState(() => read(query));
-  const { answer, problem, busy } = useSimulation(project, run, branch, settings);
+  const { head, branch: line } = data.series;
+  const { answer, problem, busy, again } = useSimulation(project, run, branch, settings, line);
   const to = (next, shown) => href([...path, "what-if"], [...Object.entries({ ...kept, ...viewQuery(shown) }), ...written(next)]);
   const settled = useSettled(settings, ADDRESS_MS);
   useEffect(() => go(to(settled, view), { replace: true }), [settled]);
 
-  const range = bounds(view, data.series.head);
-  const zoomed = (from, until) => go(to(settings, between(from, until, data.series.head)));
+  const range = bounds(view, answer?.revision ?? head);
+  const zoomed = (from, until) => go(to(settings, between(from, until, head)));
   const curves = useMemo(() => (answer ? curvesOf(answer, environment) : []), [answer, environment]);
   return html`
     <p class="notice">${answer?.note ? sentence(answer.note) : NOTE}</p>
     <${Problem} error=${problem ?? fieldsProblem} />
-    <div class="settings">
-      ${fields &&
-      config &&
-      settings.map(
-        (setting, place) => html`<${Setting}
-          key=${place}
-          name=${nameOf(place)}
-          look=${lookOf(place)}
-          ...${{ fields, config, setting, columns: data.series.environments[environment] }}
-          onChange=${(next) => change(settings.with(place, next))}
-          onRemove=${settings.length > 1 ? () => change(settings.filter((_, other) => other !== place)) : null}
-        />`,
-      )}
-      ${settings.length < MOST_SETTINGS &&
-      html`<button type="button" class="add" onClick=${() => change([...settings, settings.at(-1)])}>Add setting ${nameOf(settings.length)}</button>`}
+    <div class="beside">
+      <div class="settings">
+        ${fields &&
+        config &&
+        settings.map(
+          (setting, place) => html`<${Setting}
+            key=${place}
+            name=${nameOf(place)}
+            look=${lookOf(place)}
+            ...${{ fields, config, setting, columns: data.series.environments[environment] }}
+            onChange=${(next) => change(settings.with(place, next))}
+            onRemove=${settings.length > 1 ? () => change(settings.filter((_, other) => other !== place)) : null}
+          />`,
+        )}
+        ${settings.length < MOST_SETTINGS &&
+        html`<button type="button" class="add" onClick=${() => change([...settings, settings.at(-1)])}>Add setting ${nameOf(settings.length)}</button>`}
+        ${fields && html`<${Meanings} fields=${fields} />`}
+      </div>
+      <div>
+        <div class="standing">
+          <p class="quiet" role="status">${busy ? "Computing." : answer ? `Recorded up to revision ${count(answer.revision)}.` : ""}</p>
+          ${answer && head > answer.revision && html`<button type="button" disabled=${busy} onClick=${again}>Go on to revision ${count(head)}</button>`}
+          ${view.kind !== "all" && html`<button type="button" onClick=${() => go(to(settings, { kind: "all" }))}>Whole run</button>`}
+        </div>
+        <div class="panels two">
+          ${curves.length > 0 && PANELS.map((panel) => html`<${Panel} key=${panel.column} ...${{ panel, curves, range, zoomed }} />`)}
+        </div>
+        ${curves.length > 0 && html`<${Outcomes} curves=${curves} />`}
+      </div>
     </div>
-    <p class="quiet" role="status">
-      ${busy ? "Computing." : answer ? `Recorded up to revision ${count(answer.revision)}.` : ""}
-      ${view.kind !== "all" && html` <button type="button" onClick=${() => go(to(settings, { kind: "all" }))}>Whole run</button>`}
-    </p>
-    <div class="panels two">${curves.length > 0 && PANELS.map((panel) => html`<${Panel} key=${panel.column} ...${{ panel, curves, range, zoomed }} />`)}</div>
-    ${curves.length > 0 && html`<${Outcomes} curves=${curves} />`}
   `;
 }
 
@@ -75,7 +85,7 @@ function Panel({ panel, curves, range, zoomed }) {
   const lines = curves.map((curve) => ({ ...curve.look, name: curve.name, points: points(curve, panel.column) }));
   const targets = panel.column === "entropy_nats" ? targetsOf(curves) : [];
   const newest = lines.map((line) => `${line.name} ${panel.format(line.points.at(-1)?.[1])}`).join(", ");
-  const x = { from: range[0], to: range[1], format: count, head: (revision) => `revision ${count(revision)}` };
+  const x = { axis: (colours) => revisionAxis(colours, ...range), head: (revision) => `revision ${count(revision)}` };
   const y = { ...panel, axis: panel.format === percent ? (value) => percent(value, 0) : brief };
   return html`<figure class="panel">
     <figcaption>
@@ -121,23 +131,35 @@ function Outcomes({ curves }) {
   </section>`;
 }
 
-/** The newest settings' answer: an older one that comes late is dropped, and what is drawn stays until then. */
-function useSimulation(project, run, branch, settings) {
+/**
+ * The newest settings' answer: an older one that comes late is dropped, and what is drawn stays until then. `line` is the branch
+ * that is watched now, `again()` asks for what was recorded since.
+ */
+function useSimulation(project, run, branch, settings, line) {
   const [state, set] = useState({ answer: null, problem: null, busy: true });
-  const asked = useRef(null);
+  const [turn, setTurn] = useState(0);
   const settled = useSettled(settings, SETTLING_MS);
   useEffect(() => {
-    asked.current?.abort();
-    const own = (asked.current = new AbortController());
+    const own = new AbortController();
     const body = { branch, points: POINTS, settings: settled.map((config, place) => ({ label: nameOf(place), config })) };
+    let timer = 0;
+    const ask = async () => {
+      try {
+        set({ answer: await post(["runs", project, run, "simulate"], body, own.signal), problem: null, busy: false });
+      } catch (problem) {
+        if (own.signal.aborted) return;
+        set((old) => ({ ...old, problem, busy: false }));
+        if (mayPass(problem)) timer = setTimeout(ask, RETRY_MS);
+      }
+    };
     set((old) => ({ ...old, busy: true }));
-    post(["runs", project, run, "simulate"], body, own.signal).then(
-      (answer) => asked.current === own && set({ answer, problem: null, busy: false }),
-      (problem) => asked.current === own && set((old) => ({ ...old, problem, busy: false })),
-    );
-  }, [settled]);
-  useEffect(() => () => asked.current?.abort(), []);
-  return state;
+    ask();
+    return () => {
+      clearTimeout(timer);
+      own.abort();
+    };
+  }, [settled, line, turn]);
+  return { ...state, again: () => setTurn(turn + 1) };
 }
 
 function curvesOf(answer, environment) {

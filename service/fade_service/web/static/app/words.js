@@ -1,11 +1,18 @@
 // What the numbers mean, in a few words for somebody who has not read the manual.
 
-import { brief, fixed, percent, times } from "./format.js";
+import { fixed, percent, times } from "./format.js";
 
 export const PHASES = {
-  exploring: "delta is at its largest: entropy is at or above its target",
-  exploiting: "delta is below its largest: entropy is under its target, and failures weigh more",
-  floor: "delta is at its smallest: entropy is far under its target",
+  exploring: "delta is at its largest; where it follows entropy, entropy is at or above its target",
+  exploiting: "delta is between its bounds; where it follows entropy, entropy is under its target",
+  floor: "delta is at its smallest or below; where it follows entropy, entropy is far under its target",
+};
+
+/** What stands beside a run's numbers: its sign in charts, and its name. */
+export const MARKS = {
+  warning: { sign: "!", name: "warning" },
+  config: { sign: "C", name: "configuration change" },
+  late: { sign: "L", name: "late report" },
 };
 
 export const MODES = {
@@ -28,22 +35,35 @@ export function alphaMeans(alpha) {
 export function deltaMeans(delta) {
   if (delta == null) return "";
   if (Math.abs(delta - 1) < 0.005) return "Successes and failures weigh alike.";
-  return delta < 1 ? `Failures weigh ${times(1 / delta)} as much.` : `Failures weigh less: ${brief(1 / delta, 2)} as much.`;
+  return `Failures weigh ${times(1 / delta)} as much as successes.`;
 }
 
-export function entropyMeans(entropy, target, rule) {
-  if (entropy == null) return "No entropy was reported yet, so delta stays at its largest.";
+/** `config` may still be unknown. */
+export function entropyMeans(entropy, target, config) {
+  const follows = deltaFollows(config);
+  if (entropy == null) return follows ? "No entropy was reported yet, so delta stays at its largest." : "No entropy was reported yet.";
   if (target == null) return "The target is not known yet.";
   const goal = `Target ${fixed(target, 3)}:`;
-  if (rule === "fixed" || rule === "log_decay") return `${goal} delta does not follow entropy under the rule ${rule}.`;
+  if (!follows) return `${goal} ${entropy < target ? "below" : "at or above"} it, but delta ${config.mode === "pinned" ? "is pinned" : `follows the rule ${config.delta_rule}`}.`;
   return entropy < target ? `${goal} below it, so failures weigh more.` : `${goal} at or above it, so nothing is corrected.`;
 }
+
+/** What the slow average of the solve rate is for. */
+export function rateMeans(config) {
+  if (config?.mode === "pinned") return "Alpha is pinned and does not follow it.";
+  if (config && config.alpha_rule !== "solve_rate") return `Alpha follows the rule ${config.alpha_rule} instead.`;
+  return "It sets alpha.";
+}
+
+/** Whether delta follows entropy. */
+export const deltaFollows = (config) => config?.mode !== "pinned" && !["fixed", "log_decay"].includes(config?.delta_rule);
 
 export function massMeans(ratio) {
   if (ratio == null) return "No group had any advantage.";
   if (Math.abs(ratio - 1) < 0.02) return "The total weight is that of GRPO on the same batch.";
   const change = percent(Math.abs(1 - ratio), 0);
-  return `The total weight is ${change} ${ratio < 1 ? "smaller" : "larger"} than GRPO's on the same batch; acts like a learning rate.`;
+  const compared = ratio < 2 ? `${change} ${ratio < 1 ? "smaller" : "larger"} than GRPO's` : `${times(ratio)} that of GRPO`;
+  return `The total weight is ${compared} on the same batch; acts like a learning rate.`;
 }
 
 export function signMeans(ratio) {
