@@ -56,7 +56,7 @@ def _register_store_command(
     summary: str,
     handler: Callable[[argparse.Namespace], str],
 ) -> argparse.ArgumentParser:
-    epilog = "exit codes: 0 done; 1 failed, and nothing was changed; 2 the command line is wrong"
+    epilog = "exit codes: 0 done; 1 failed, and nothing was changed but what the error names; 2 the command line is wrong"
     command = subparsers.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog)
     command.add_argument("--store", help="URL as for `fade serve` (default: fade.db in the user's state directory)")
     command.set_defaults(handler=lambda options: _on_store(name, handler, options))
@@ -198,9 +198,10 @@ def _export(options: argparse.Namespace) -> str:
 
 
 def _import(options: argparse.Namespace) -> str:
-    from fade_service.moving import import_runs
+    from fade_service.moving import check_runs, import_runs
     from fade_service.store import open_store
 
+    check_runs(options.file)  # before a SQLite file is made for it
     with closing(open_store(options.store)) as store:
         counts = import_runs(store, options.file)
     return f"{counts.runs} runs with {counts.observations} observations were read from {options.file}"

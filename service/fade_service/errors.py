@@ -3,7 +3,7 @@
 ::
 
     ServiceError                     any reason of CODES
-    ├── StoreUnavailableError        the store cannot be reached now; trying again may help
+    ├── StoreUnavailableError        the store cannot be used now; says whether trying again may help
     ├── StoreFullError               the store has no room; trying again does not help until an operator made some
     └── QuotaExceededError           the project uses more than it may; says when to try again
     DuplicateObservationError        a store's word to the scheduler; never reaches a caller
@@ -91,10 +91,11 @@ def _shortened(part: object) -> object:
 
 
 class StoreUnavailableError(ServiceError):
-    """The store cannot be reached now."""
+    """The store cannot be used now; ``remedy`` says what can be done."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__("STORE_UNAVAILABLE", "the store cannot be reached now: {problem}; try again", problem=problem)
+    def __init__(self, problem: str, remedy: str = "try again") -> None:
+        message = "the store cannot be used now: {problem}; {remedy}"
+        super().__init__("STORE_UNAVAILABLE", message, problem=problem, remedy=remedy)
 
 
 class StoreFullError(ServiceError):

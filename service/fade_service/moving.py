@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from fade_proto.storage.v1.storage_pb2 import RunHead, RunRecord
 from fade_service.errors import ServiceError
-from fade_service.runs_file import Counts, Item, count_runs, read_runs, write_runs
+from fade_service.runs_check import checked_runs
+from fade_service.runs_file import Counts, Item, read_runs, write_runs
 from fade_service.store.base import Store, StoredObservation, StoredRun
 
 _READ_AT_ONCE = 200
+
+
+class LeftBehindError(ValueError):
+    """An import failed, and so did deleting again what it had written.
+
+    Attributes:
+        names: The runs that the store may still have; those that are not whole are marked as complete.
+    """
+
+    def __init__(self, error: BaseException, names: Sequence[str]) -> None:
+        super().__init__(
+            f"{str(error) or type(error).__name__}; what was imported could not be deleted again, and need not be whole:"
+            f" {', '.join(names)}; delete it (DeleteRun) before you import again"
+        )
+        self.names = tuple(names)
 
 
 def export_runs(store: Store, path: Path, names: Sequence[str] = ()) -> Counts:
@@ -28,6 +43,16 @@ def export_runs(store: Store, path: Path, names: Sequence[str] = ()) -> Counts:
     return write_runs(path, _items(store, _named(store, names) if names else _all(store)))
 
 
+def check_runs(path: Path) -> Counts:
+    """Reads a file to its end, and says what it holds.
+
+    Raises:
+        ValueError: The file is damaged, of a newer version, or something else; or it says of a run what no server could serve.
+        OSError: The file cannot be read.
+    """
+    return _counted(checked_runs(path))
+
+
 def import_runs(store: Store, path: Path) -> Counts:
     """Reads all runs of a file into a store.
 
@@ -36,33 +61,45 @@ def import_runs(store: Store, path: Path) -> Counts:
     an import that was killed leaves behind stays so, and can be deleted.
 
     Raises:
-        ValueError: The file is damaged, of a newer version, or something else; or the store has a run of the same name. Nothing
-            was changed.
-        OSError: The file cannot be read.
-        ServiceError: Of the store; runs that are not whole were deleted again, if it could be reached.
+        ValueError: As :func:`check_runs`; or the store has a run of the same name. Nothing was changed.
+        OSError: The file cannot be read; nothing was changed.
+        ServiceError: Of the store; what was written is deleted again.
+        LeftBehindError: It failed, and what was written could not be deleted again.
     """
-    counts = count_runs(path)
-    for item in read_runs(path):
-        if isinstance(item, StoredRun) and store.get_run(item.name) is not None:
-            raise _exists(item.name)
-    closed: list[tuple[StoredRun, bytes]] = []  # with the records that open them again
+    counts = _counted(_new(store, checked_runs(path)))
+    begun: list[StoredRun] = []  # as the file has them, under their new uids
+    closed: list[StoredRun] = []  # as the store has them
     try:
         for item in read_runs(path):
             if isinstance(item, StoredRun):
-                closed.append((_created(store, item), item.record))
+                begun.append(replace(item, uid=uuid.uuid4().hex))
+                closed.append(_created(store, begun[-1]))
             else:
-                run, record = closed[-1]
-                closed[-1] = _committed(store, run, observation=item), record
-        while closed:
-            run, record = closed[-1]
-            _committed(store, run, record=record)
-            closed.pop()
-    except BaseException:
-        for run, _ in closed:
-            with suppress(ServiceError):
-                store.delete_run(run.name, run.version)
+                closed[-1] = _committed(store, closed[-1], observation=item)
+        for run, whole in zip(closed, begun, strict=True):
+            _committed(store, run, record=whole.record)
+    except BaseException as error:
+        left = [run.name for run in begun if not _is_taken_back(store, run)]
+        if left:
+            raise LeftBehindError(error, left) from error
         raise
     return counts
+
+
+def _counted(items: Iterator[Item]) -> Counts:
+    runs = observations = 0
+    for item in items:
+        runs += isinstance(item, StoredRun)
+        observations += isinstance(item, StoredObservation)
+    return Counts(runs, observations)
+
+
+def _new(store: Store, items: Iterator[Item]) -> Iterator[Item]:
+    """The items, all of runs that the store has not."""
+    for item in items:
+        if isinstance(item, StoredRun) and store.get_run(item.name) is not None:
+            raise _exists(item.name)
+        yield item
 
 
 def _named(store: Store, names: Sequence[str]) -> Iterator[StoredRun]:
@@ -104,12 +141,28 @@ def _history(store: Store, run: StoredRun) -> Iterator[StoredObservation]:
 
 
 def _created(store: Store, run: StoredRun) -> StoredRun:
-    record, uid = RunRecord.FromString(run.record), uuid.uuid4().hex
-    record.completed = True
-    created = store.create_run(run.name, uid, record.SerializeToString(deterministic=True), run.head)
-    if created.uid != uid:
+    created = store.create_run(run.name, run.uid, _completed(run.record), run.head)
+    if created.uid != run.uid:
         raise _exists(run.name)
     return created
+
+
+def _is_taken_back(store: Store, run: StoredRun) -> bool:
+    """Whether the store does not have the run any more; it keeps one that others have changed since it was imported."""
+    try:
+        found = store.get_run(run.name)
+        if found is None or found.uid != run.uid:
+            return True
+        is_ours = found.head == run.head and found.record in (run.record, _completed(run.record))
+        return is_ours and store.delete_run(run.name, found.version)
+    except ServiceError:
+        return False
+
+
+def _completed(record: bytes) -> bytes:
+    message = RunRecord.FromString(record)
+    message.completed = True
+    return message.SerializeToString(deterministic=True)
 
 
 def _committed(

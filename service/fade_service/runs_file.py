@@ -7,7 +7,6 @@ for each of its observations; bytes are base64. The last line has the counts, an
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import hashlib
 import json
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 from fade_service.store.base import StoredObservation, StoredRun
 
@@ -25,6 +24,7 @@ FORMAT = "fade-runs"
 FORMAT_VERSION = 1
 
 Item = StoredRun | StoredObservation
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +56,31 @@ def write_runs(path: Path, items: Iterable[Item]) -> Counts:
 
 
 def read_runs(path: Path) -> Iterator[Item]:
-    """What :func:`write_runs` wrote, runs without uid and version. Only its end proves the file sound.
+    """What :func:`write_runs` wrote, runs without uid and version. Only its end proves the file sound; whether a server can serve
+    what it says is :mod:`~fade_service.runs_check`'s business.
 
     Raises:
         ValueError: The file is damaged, cut off, of a newer version, or something else.
         OSError: It cannot be read.
     """
-    number, digest = 0, hashlib.sha256()
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        try:
-            for number, line in enumerate(cast(IO[bytes], file), 1):
-                content = json.loads(line)
-                if number == 1:
-                    _check_header(path, content)
-                elif "sha256" in content:
-                    if content["sha256"] != digest.hexdigest() or file.read(1):
-                        raise _damaged(path, number)
-                    return
-                else:
-                    yield _decoded(content)
-                digest.update(line)
-        except (json.JSONDecodeError, UnicodeDecodeError, binascii.Error, KeyError, TypeError) as error:
-            raise _damaged(path, number) from error
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise _damaged(path, number + 1) from error
-    raise ValueError(f"{path} is cut off after line {number}; copy or export it again")
-
-
-def count_runs(path: Path) -> Counts:
-    """Reads the file to its end; raises as :func:`read_runs`."""
-    runs = observations = 0
-    for item in read_runs(path):
-        if isinstance(item, StoredRun):
-            runs += 1
+    number, runs, observations, digest = 0, 0, 0, hashlib.sha256()
+    lines = _lines(path)
+    for number, line in lines:
+        content = _content(path, number, line)
+        if number == 1:
+            _check_header(path, content)
+        elif "sha256" in content:
+            footer = {"runs": runs, "observations": observations, "sha256": digest.hexdigest()}
+            if content != footer or next(lines, None) is not None:
+                raise _damaged(path, number)
+            return
         else:
-            observations += 1
-    return Counts(runs, observations)
+            item = _decoded(path, number, content)
+            runs += isinstance(item, StoredRun)
+            observations += isinstance(item, StoredObservation)
+            yield item
+        digest.update(line)
+    raise ValueError(f"{path} is cut off after line {number}; copy or export it again")
 
 
 @contextmanager
@@ -138,25 +127,57 @@ def _encoded(item: Item) -> dict[str, Any]:
     }
 
 
-def _decoded(content: dict[str, Any]) -> Item:
-    if "run" in content:
-        record, head = _bytes(content["record"]), _bytes(content["head"])
-        return StoredRun(name=content["run"], uid="", version=0, record=record, head=head)
-    return StoredObservation(
-        branch=content["branch"],
-        revision=content["revision"],
-        observation_id=content["observation_id"],
-        digest=_bytes(content["digest"]),
-        payload=_bytes(content["payload"]),
-    )
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        try:
+            for number, line in enumerate(cast(IO[bytes], file), 1):
+                yield number, line
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise _damaged(path, number + 1) from error
+
+
+def _content(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:  # also of bytes that are no text, and of numbers without end
+        raise _damaged(path, number) from error
+    if not isinstance(content, dict):
+        raise _damaged(path, number)
+    return content
+
+
+def _decoded(path: Path, number: int, content: dict[str, Any]) -> Item:
+    try:
+        if "run" in content:
+            record, head = _bytes(content["record"]), _bytes(content["head"])
+            return StoredRun(name=_typed(content["run"], str), uid="", version=0, record=record, head=head)
+        return StoredObservation(
+            branch=_typed(content["branch"], str),
+            revision=_typed(content["revision"], int),
+            observation_id=_typed(content["observation_id"], str),
+            digest=_bytes(content["digest"]),
+            payload=_bytes(content["payload"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, number) from error
+
+
+def _typed(value: Any, kind: type[_Kind]) -> _Kind:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def _check_header(path: Path, header: dict[str, Any]) -> None:
-    if header["format"] != FORMAT:
-        raise ValueError(f"{path} holds {header['format']}, not {FORMAT}")
-    if header["version"] > FORMAT_VERSION:
+    form, version = header.get("format"), header.get("version")
+    if form is None or type(version) is not int:
+        raise _damaged(path, 1)
+    if form != FORMAT:
+        raise ValueError(f"{path} holds {form}, not {FORMAT}")
+    if version > FORMAT_VERSION:
         raise ValueError(
-            f"{path} has format version {header['version']}, and this fade-scheduler knows versions up to {FORMAT_VERSION};"
+            f"{path} has format version {version}, and this fade-scheduler knows versions up to {FORMAT_VERSION};"
             " import it with a newer one"
         )
 

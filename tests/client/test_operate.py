@@ -520,3 +520,18 @@ def test_the_guide_names_every_column_and_the_exit_codes() -> None:
     table = [line for line in guide.partition("## fade runs export")[2].splitlines() if line.startswith("| `")]
     assert [name for line in table for name in re.findall("`([a-z_]+)`", line.split(" | ")[0])] == list(rows.COLUMNS)
     assert re.findall(r"^\| (\d+) \| ", guide, re.MULTILINE) == re.findall(r"^  (\d+) ", exits.EXIT_CODES, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "told"),
+    [
+        (("--server", "http://localhost:50051"), {}, "give HOST:PORT"),
+        (("--server", "localhost"), {}, "give HOST:PORT"),
+        ((), {"FADE_TOKEN": "two\nlines"}, "token has characters"),
+    ],
+)
+def test_an_address_or_a_token_that_is_none_is_told_before_any_call(
+    arguments: tuple[str, ...], more: dict[str, str], told: str
+) -> None:
+    done = fade("runs", "list", *arguments, **more)
+    assert done.returncode == 2 and told in done.stderr and "lines" not in done.stderr

@@ -18,7 +18,10 @@ from tests.client.terminal import FADE, TAKES_CTRL_C, Terminal, environment, lin
 from tests.client.test_kill import Serve
 
 from fade_client import FadeClient
+from fade_client.operate.follow import Follower
+from fade_client.operate.remote import Remote
 from fade_proto.v1 import scheduler_pb2
+from fade_service import FadeServer
 
 Connect = Callable[..., FadeClient]
 
@@ -111,6 +114,21 @@ def test_a_long_history_is_read_once(front: Front, connect: Connect, batch: Any)
         client.observe(**batch(250))
         assert " main 251 " in next_line(process)
         assert (before, front.calls["ListObservations"]) == (3, 4)
+
+
+def test_what_the_store_dropped_between_two_polls_is_passed_over(redis_url: str, connect: Connect, batch: Any) -> None:
+    with FadeServer(f"{redis_url}?history=110", grpc_port=0, http_port=0) as server:
+        address = f"127.0.0.1:{server.grpc_port}"
+        client = connect(address)
+        seen = []
+        with Remote(address) as remote:
+            follower = Follower(remote, "projects/default/runs/r")
+            for revisions in (range(105), range(105, 260)):
+                for number in revisions:
+                    client.observe(**batch(number))
+                seen.append([item.revision for item in follower.poll()[1]])
+        client.close()
+    assert seen == [list(range(1, 106)), list(range(151, 261))]
 
 
 def test_another_run_of_the_same_name_is_shown_from_its_start(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from fade_proto.v1.scheduler_pb2 import (
     RestoreRunRequest,
     UpdateRunRequest,
 )
+from fade_service import FadeServer
 
 ROWS = ([1.0, 0.0], [0, 0])
 
@@ -80,6 +82,70 @@ def test_pages_go_on_through_the_forks_of_a_line(client: Any) -> None:
         ["main-0", "main-1"],
         ["main-2", "second-3"],
     ]
+
+
+@pytest.fixture
+def short(redis_url: str, connect: Any) -> Iterator[Any]:
+    """A client of a new run on a store that keeps the newest 5 observations of each branch; 12 were made."""
+    with FadeServer(f"{redis_url}?history=5", grpc_port=0, http_port=0) as server:
+        client = connect("r", at=f"127.0.0.1:{server.grpc_port}")
+        client.create()
+        for number in range(1, 13):
+            client.observe(f"b{number}", *ROWS)
+        yield client
+
+
+def test_a_revision_that_is_no_longer_kept_is_told_from_one_that_never_was(short: Any, refused: Any) -> None:
+    assert [short.schedule(revision=revision).revision for revision in (0, 8, 12)] == [0, 8, 12]
+    for revision in (1, 7):
+        expired = refused(partial(short.schedule, revision=revision))
+        assert (expired.code, expired.reason) == ("FAILED_PRECONDITION", "HISTORY_EXPIRED")
+        assert (expired.metadata["revision"], expired.metadata["branch"]) == (str(revision), "main")
+        request = RestoreRunRequest(name=short.name, writer="next", point=run_pb2.HistoryPoint(revision=revision))
+        assert refused(partial(short.stub.RestoreRun, request, timeout=10)).reason == "HISTORY_EXPIRED"
+    assert refused(partial(short.schedule, revision=13)).reason == "REVISION_NOT_FOUND"
+    assert short.get().branch == "main"
+
+
+def test_where_a_branch_starts_is_kept_whatever_is_dropped(short: Any) -> None:
+    at_nine = short.schedule(revision=9)
+    point = run_pb2.HistoryPoint(revision=9)
+    short.stub.RestoreRun(RestoreRunRequest(name=short.name, writer="next", branch_id="main-2", point=point), timeout=10)
+    short.writer = "next"
+    for number in range(10, 20):
+        short.observe(f"c{number}", *ROWS)
+    assert short.schedule("main-2", 9).state == at_nine.state
+    assert [entry.revision for entry in short.history("main-2")] == [8, 9, 15, 16, 17, 18, 19]
+    assert [entry.revision for item in pages(short, branch="main-2", page_size=1) for entry in item.observations] == [
+        entry.revision for entry in short.history("main-2")
+    ]
+
+
+def test_a_snapshot_of_a_state_that_is_no_longer_kept_starts_a_line_of_its_own(short: Any) -> None:
+    kept = short.schedule(revision=8)
+    short.observe("b13", *ROWS)
+    snapshot = run_pb2.Snapshot(
+        name=short.name,
+        branch="main",
+        revision=8,
+        config_revision=1,
+        state=kept.state,
+        state_digest=kept.state_digest,
+    )
+    opened = short.stub.RestoreRun(RestoreRunRequest(name=short.name, writer="next", snapshot=snapshot), timeout=10)
+    assert (opened.run.revision, opened.run.branches[1].parent, opened.state) == (8, "", kept.state)
+
+
+def test_a_page_does_not_jump_over_what_was_dropped_since_the_page_before(short: Any, refused: Any) -> None:
+    first = page(short, page_size=2)
+    assert [entry.revision for entry in first.observations] == [8, 9]
+    short.observe("b13", *ROWS)
+    short.observe("b14", *ROWS)
+    assert page(short, page_size=2, page_token=first.next_page_token).observations[0].revision == 10
+    short.observe("b15", *ROWS)
+    expired = refused(partial(page, short, page_token=first.next_page_token))
+    assert (expired.reason, expired.metadata["revision"]) == ("HISTORY_EXPIRED", "10")
+    assert [entry.revision for entry in short.history()] == [11, 12, 13, 14, 15]
 
 
 def test_large_observations_make_pages_that_any_client_can_receive(client: Any) -> None:

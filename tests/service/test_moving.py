@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from fade_proto.storage.v1.storage_pb2 import ObservationRecord, RunHead, RunRecord
 from fade_proto.v1.run_pb2 import HistoryPoint, Run, RunConfig
-from fade_proto.v1.scheduler_pb2 import CompleteRunRequest, RestoreRunRequest, UpdateRunRequest
+from fade_proto.v1.scheduler_pb2 import CompleteRunRequest, ObserveResponse, RestoreRunRequest, UpdateRunRequest
 from fade_service import FadeServer
 from fade_service.cli import main
-from fade_service.moving import export_runs, import_runs
-from fade_service.store import MemoryStore, Store, StoredObservation, open_store
+from fade_service.errors import StoreUnavailableError
+from fade_service.moving import LeftBehindError, check_runs, export_runs, import_runs
+from fade_service.store import MemoryStore, RedisStore, Store, StoredObservation, StoredRun, open_store
 
 ROWS = ([1.0, 0.0, 0.0, 1.0], [0, 0, 1, 1])
 
 Connect = Callable[..., Any]
+Answer = TypeVar("Answer")
 
 
 def serving(store: str) -> FadeServer:
@@ -192,12 +198,90 @@ class Failing(MemoryStore):
         return super().commit(*arguments, **options)
 
 
-@pytest.mark.parametrize("commits", [0, 7, 8, 20, 26, 27])
+@pytest.mark.parametrize("commits", [0, 7, 8, 20, 26, 27, 28, 29])
 def test_an_import_that_is_broken_off_leaves_nothing(exported: Path, commits: int) -> None:
     store = Failing(commits)
     with pytest.raises(KeyboardInterrupt):
         import_runs(store, exported)
     assert everything(store) == []
+
+
+class Mute(MemoryStore):
+    """A store that does what it is told, but whose answer to one call is lost on the way."""
+
+    def __init__(self, call: str, number: int) -> None:
+        super().__init__()
+        self._call = call
+        self._left = number
+
+    def create_run(self, *arguments: Any) -> StoredRun:
+        return self._answered("create_run", super().create_run(*arguments))
+
+    def commit(self, *arguments: Any, **options: Any) -> int | None:
+        return self._answered("commit", super().commit(*arguments, **options))
+
+    def _answered(self, call: str, answer: Answer) -> Answer:
+        self._left -= call == self._call
+        if self._left < 0 and call == self._call:
+            self._left = 10**9
+            raise StoreUnavailableError("no answer")
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("call", "number"), [("create_run", 0), ("create_run", 2), ("commit", 3), ("commit", 26), ("commit", 28)]
+)
+def test_what_was_written_though_the_answer_was_lost_is_deleted_again(exported: Path, call: str, number: int) -> None:
+    store = Mute(call, number)
+    with pytest.raises(StoreUnavailableError):
+        import_runs(store, exported)
+    assert everything(store) == []
+
+
+def test_runs_that_could_not_be_deleted_again_are_named(
+    exported: Path, own_redis: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commits: list[str] = []
+
+    class Dying(RedisStore):
+        """Loses its Redis after some commits."""
+
+        def commit(self, uid: str, *arguments: Any, **options: Any) -> int | None:
+            commits.append(uid)
+            if len(commits) == 20:
+                own_redis.kill()
+            return super().commit(uid, *arguments, **options)
+
+    monkeypatch.setattr("fade_service.store.RedisStore", Dying)
+    assert main(["import", "--store", own_redis.url, str(exported)]) == 1
+    said = capsys.readouterr().err
+    own_redis.start()
+    store = RedisStore(own_redis.url)
+    left = store.list_runs("", "", 9)
+    assert len(left) == 3 and {run.uid for run in left} == set(commits)
+    assert f"{', '.join(run.name for run in left)}; delete it (DeleteRun)" in said and said.count("\n") == 1
+    for run in left:
+        assert store.delete_run(run.name, run.version)
+    store.close()
+    monkeypatch.undo()
+    assert main(["import", "--store", own_redis.url, str(exported)]) == 0
+
+
+def test_a_run_that_somebody_used_meanwhile_is_named_and_left(exported: Path) -> None:
+    class Used(Failing):
+        """Fails to open the second run, after a trainer reported to the first."""
+
+        def commit(self, uid: str, *arguments: Any, **options: Any) -> int | None:
+            if self._left == 0:
+                (run,) = [item for item in self.list_runs("", "", 9) if not RunRecord.FromString(item.record).completed]
+                MemoryStore.commit(self, run.uid, run.version, head=b"moved")
+            return super().commit(uid, *arguments, **options)
+
+    store = Used(28)
+    with pytest.raises(LeftBehindError, match="KeyboardInterrupt; .*could not be deleted again") as caught:
+        import_runs(store, exported)
+    assert [(run.name, run.head) for run in store.list_runs("", "", 9)] == [(caught.value.names[0], b"moved")]
+    assert len(caught.value.names) == 1
 
 
 def test_until_all_of_it_is_there_a_run_takes_no_observation(
@@ -206,7 +290,7 @@ def test_until_all_of_it_is_there_a_run_takes_no_observation(
     path = tmp_path / "runs"
     assert main(["export", "--store", filled[0], "--run", "projects/test/runs/plain", str(path)]) == 0
     url = f"sqlite:///{tmp_path}/new.db"
-    reasons = []
+    reasons: list[str] = []
     with serving(url) as server:
         client = connect("plain", at=f"127.0.0.1:{server.grpc_port}")
 
@@ -238,6 +322,134 @@ def test_a_file_that_is_cut_off_or_changed_anywhere_is_refused_and_nothing_chang
         with pytest.raises(ValueError, match="damaged"):
             import_runs(store, path)
     assert everything(store) == []
+
+
+Lines = list[dict[str, Any]]
+
+
+def signed(lines: Lines) -> bytes:
+    """An export of these lines, its end made to match."""
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    runs = sum("run" in line for line in lines)
+    footer = {"runs": runs, "observations": len(lines) - 1 - runs, "sha256": hashlib.sha256(body).hexdigest()}
+    return body + json.dumps(footer).encode() + b"\n"
+
+
+def put(place: int, **values: Any) -> Callable[[Lines], Lines]:
+    """Other values in one line."""
+    return lambda lines: [line | values if number == place else line for number, line in enumerate(lines)]
+
+
+def rewritten(place: int, name: str, kind: type[Any], edit: Callable[[Any], None]) -> Callable[[Lines], Lines]:
+    """Another message in one line."""
+
+    def change(lines: Lines) -> Lines:
+        message = kind.FromString(base64.b64decode(lines[place][name]))
+        edit(message)
+        return put(place, **{name: base64.b64encode(message.SerializeToString()).decode()})(lines)
+
+    return change
+
+
+def record(edit: Callable[[Any], None]) -> Callable[[Lines], Lines]:
+    """Another record of the first run, which has two branches, two configurations and 11 observations."""
+    return rewritten(1, "record", RunRecord, edit)
+
+
+def head(edit: Callable[[Any], None]) -> Callable[[Lines], Lines]:
+    """Another head of the first run."""
+    return rewritten(1, "head", RunHead, edit)
+
+
+def answer(edit: Callable[[Any], None]) -> Callable[[Lines], Lines]:
+    """Another answer to its third observation."""
+
+    def change(kept: Any) -> None:
+        response = ObserveResponse.FromString(kept.answer)
+        edit(response)
+        kept.answer = response.SerializeToString()
+
+    return rewritten(4, "payload", ObservationRecord, change)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (put(1, run="../../etc"), "'../../etc'; give projects/{project}/runs/{run}"),
+        (put(1, run=5), "damaged at line 2"),
+        (put(1, record="AAAA"), "the record or head of projects/test/runs/branched cannot be read"),
+        (put(1, record=""), "the record or head of projects/test/runs/branched cannot be read"),
+        (put(1, head="//8="), "the record or head of projects/test/runs/branched cannot be read"),
+        (record(lambda run: run.config_changes[1].config.__setattr__("ema_weight", 2.0)), "ema_weight"),
+        (record(lambda run: run.config_changes[1].__setattr__("config_revision", 1)), "has configurations out of order"),
+        (record(lambda run: run.branches[1].branch.__setattr__("id", "main")), "branch 'main' of .*branched is there twice"),
+        (record(lambda run: run.branches[1].branch.__setattr__("id", "No")), "branch 'No' of .*branched cannot be read"),
+        (record(lambda run: run.branches[0].branch.__setattr__("parent", "second")), "hangs on 'second', which is no older one"),
+        (record(lambda run: run.branches[1].branch.__setattr__("parent_revision", -1)), "starts at revision -1"),
+        (record(lambda run: run.branches[1].__setattr__("start_config_revision", 9)), "a configuration that is not there"),
+        (record(lambda run: run.branches[0].__setattr__("end_revision", 7)), "revision 8 of branch 'main' where revision 4"),
+        (record(lambda run: run.ClearField("branches")), "does not stand on its newest branch"),
+        (head(lambda run: run.__setattr__("branch", "main")), "does not stand on its newest branch"),
+        (head(lambda run: run.__setattr__("revision", 2)), "stands before its branch began"),
+        (head(lambda run: run.__setattr__("revision", 2**62)), "has the next run where|ends where revision 7 of branch 'second'"),
+        (head(lambda run: run.state.environments[0].__setattr__("solve_rate", float("nan"))), "the state of .* cannot be read"),
+        (head(lambda run: run.watches[0].ClearField("environment")), "the record or head of .* cannot be read"),
+        (put(4, payload="//8="), "revision 3 of branch 'main' of projects/test/runs/branched cannot be read"),
+        (put(4, digest="AAAA"), "has a digest of 3 bytes"),
+        (put(4, revision="x"), "damaged at line 5"),
+        (put(4, revision=True), "damaged at line 5"),
+        (put(4, revision=2**70), f"has revision {2**70} of branch 'main' where revision 3"),
+        (put(4, branch="\ud800"), "where revision 3 of branch 'main' belongs"),
+        (put(4, observation_id="b1"), "has the id of an older one"),
+        (put(4, observation_id="x" * 999), "its id: has 999 characters"),
+        (put(4, observation_id="other"), "has the answer to another"),
+        (answer(lambda response: response.__setattr__("revision", 4)), "has the answer to another"),
+        (answer(lambda response: response.__setattr__("config_revision", 9)), "under a configuration that is not there"),
+        (lambda lines: [*lines[:4], *lines[5:]], "has revision 4 of branch 'main' where revision 3"),
+        (lambda lines: [*lines[:5], *lines[4:]], "has revision 3 of branch 'main' where revision 4"),
+        (lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]], "has revision 4 of branch 'main' where revision 3"),
+        (lambda lines: lines[:-1], "ends where revision 8 of branch 'main' belongs"),
+        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "observation 'b0' is there before the first run"),
+        (lambda lines: [*lines, *lines[1:]], "branched is there twice"),
+        (put(0, version="1"), "damaged at line 1"),
+    ],
+)  # fmt: skip
+def test_an_intact_file_with_runs_that_no_server_could_serve_is_refused_and_makes_no_store(
+    tmp_path: Path, exported: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Lines], Lines], says: str
+) -> None:
+    lines = [json.loads(line) for line in exported.read_text().splitlines()[:-1]]
+    path, url = tmp_path / "crafted", f"sqlite:///{tmp_path}/new.db"
+    path.write_bytes(signed(change(lines)))
+    assert main(["import", "--store", url, str(path)]) == 1
+    said = capsys.readouterr().err
+    assert re.search(says, said) and said.startswith(f"fade import: {path}") and said.count("\n") == 1, said
+    assert not (tmp_path / "new.db").exists()
+    path.write_bytes(signed(lines))
+    assert main(["import", "--store", url, str(path)]) == 0
+
+
+@pytest.mark.parametrize("counts", [{"runs": 99}, {"observations": 0}, {"runs": "3"}])
+def test_a_file_whose_counts_are_wrong_is_damaged(tmp_path: Path, exported: Path, counts: dict[str, Any]) -> None:
+    *lines, footer = exported.read_text().splitlines()
+    path = tmp_path / "counted"
+    path.write_text("\n".join([*lines, json.dumps(json.loads(footer) | counts)]) + "\n")
+    with pytest.raises(ValueError, match=f"damaged at line {len(lines) + 1}"):
+        check_runs(path)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"run":' + "9" * 5000 + "}", '"sha256"', "17"])
+def test_a_line_that_is_no_object_is_damage(tmp_path: Path, exported: Path, line: str) -> None:
+    first, *rest = exported.read_text().splitlines()
+    path = tmp_path / "odd"
+    path.write_text("\n".join([first, line, *rest]) + "\n")
+    with pytest.raises(ValueError, match="damaged at line 2"):
+        check_runs(path)
+
+
+def test_a_file_that_is_not_there_makes_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", "--store", f"sqlite:///{tmp_path}/new.db", str(tmp_path / "none")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_compressed_file_that_is_cut_off_or_changed_is_refused(tmp_path: Path, exported: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from fade_client.errors import RejectedError
 from fade_client.operate.remote import Remote
 from fade_proto.v1 import observation_pb2, run_pb2
 
@@ -46,12 +47,18 @@ class Follower:
         return run, new
 
     def _read(self) -> None:
-        for page in self._remote.observations(self._name, self._branch, self._page_token, _PAGE):
-            for item in page.observations:
-                if item.revision > self._revision:
-                    self._new.append(item)
-                    self._revision = item.revision
-            self._page_token = page.next_page_token or self._page_token
+        try:
+            for page in self._remote.observations(self._name, self._branch, self._page_token, _PAGE):
+                for item in page.observations:
+                    if item.revision > self._revision:
+                        self._new.append(item)
+                        self._revision = item.revision
+                self._page_token = page.next_page_token or self._page_token
+        except RejectedError as error:
+            if error.reason != "HISTORY_EXPIRED":
+                raise
+            self._page_token = ""  # so much came since the last poll that the store dropped some of it: show what is left
+            self._read()
 
     def _shared_with(self, run: run_pb2.Run) -> int:
         """The last revision read that is on the run's present line too."""

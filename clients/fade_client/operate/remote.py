@@ -9,7 +9,7 @@ from types import TracebackType
 
 from fade_client.errors import RejectedError
 from fade_client.operate.exits import NoSuchRunError
-from fade_client.settings import read_tls
+from fade_client.settings import read_address, read_tls, read_token
 from fade_client.transport import Deadline, Transport
 from fade_proto.v1 import run_pb2, scheduler_pb2
 
@@ -28,13 +28,13 @@ class Remote:
         call_seconds: The longest that one call may take, over all attempts.
 
     Raises:
-        SettingsError: ``FADE_TLS_*`` name files that cannot be used.
+        SettingsError: The address is none, ``FADE_TOKEN`` cannot be sent, or ``FADE_TLS_*`` name files that cannot be used.
     """
 
     def __init__(self, address: str | None, call_seconds: float = CALL_SECONDS) -> None:
-        self.address = address or os.environ.get("FADE_ADDRESS") or DEFAULT_ADDRESS
+        self.address = read_address(address or os.environ.get("FADE_ADDRESS") or DEFAULT_ADDRESS, {})
         self._seconds = call_seconds
-        self._transport = Transport(self.address, os.environ.get("FADE_TOKEN") or None, read_tls(None, None, os.environ))
+        self._transport = Transport(self.address, read_token(None, os.environ), read_tls(None, None, os.environ))
 
     def __enter__(self) -> Remote:
         return self

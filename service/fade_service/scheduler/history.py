@@ -69,13 +69,23 @@ def get_schedule(runs: Runs, request: GetScheduleRequest) -> GetScheduleResponse
 
 
 def list_observations(runs: Runs, request: ListObservationsRequest) -> ListObservationsResponse:
-    """A page of the observations along one line, oldest first."""
+    """A page of the observations along one line, oldest first.
+
+    Of each branch it starts at the oldest that the store keeps.
+
+    Raises:
+        ServiceError: HISTORY_EXPIRED: the store dropped what comes next since the page before was read.
+    """
     run = runs.load(checked_run_name("parent", request.parent))
     branch = request.branch or run.head.branch
     page = Page.of(request, "ListObservations", (run.uid, branch), DEFAULT_PAGE_SIZE)
     response = ListObservationsResponse()
     room = PAGE_BYTES
-    for stored in line_of(runs, run, branch, page.after_number(), min(page.size + 1, READ_AT_ONCE)):
+    last = page.after_number()
+    for stored in line_of(runs, run, branch, last, min(page.size + 1, READ_AT_ONCE)):
+        if stored.revision > last + 1 and last > run.get_branch(stored.branch).branch.parent_revision:
+            raise _expired(run, stored.branch, last + 1)
+        last = stored.revision
         room -= len(stored.payload)
         if len(response.observations) == page.size or (response.observations and room < 0):
             response.next_page_token = page.token(response.observations[-1].revision)
@@ -126,7 +136,7 @@ def point_of(runs: Runs, run: LoadedRun, branch: str, revision: int | None) -> P
     """The point after ``revision`` on a branch's line; None means the newest.
 
     Raises:
-        ServiceError: BRANCH_NOT_FOUND, REVISION_NOT_FOUND, INVALID_FIELD.
+        ServiceError: BRANCH_NOT_FOUND, REVISION_NOT_FOUND, INVALID_FIELD; HISTORY_EXPIRED, if the store keeps it no longer.
     """
     branch = branch or run.head.branch
     head = run.head
@@ -143,19 +153,34 @@ def point_of(runs: Runs, run: LoadedRun, branch: str, revision: int | None) -> P
     line = segments(run, branch)
     if revision is None:
         revision = line[-1].until
+    expired = None
     for segment in line:
         if segment.after < revision <= segment.until:
             found = runs.store.list_observations(run.uid, segment.branch, revision - 1, revision, 1)
             if found:
                 return _point_after(branch, found[0])
+            expired = _expired(run, segment.branch, revision)  # unless a branch starts there, which keeps its start
         elif revision == segment.after:
             return _point_at_start(branch, run.get_branch(segment.branch))
+    if expired is not None:
+        raise expired
     raise ServiceError(
         "REVISION_NOT_FOUND",
         "branch {branch} of {name} has no revision {revision}",
         branch=branch,
         name=run.name,
         revision=revision,
+    )
+
+
+def _expired(run: LoadedRun, branch: str, revision: int) -> ServiceError:
+    return ServiceError(
+        "HISTORY_EXPIRED",
+        "revision {revision} of branch {branch} of {name} is no longer kept, as the store was told to keep the newest only;"
+        " ask for a newer one, or list the observations from the start again",
+        revision=revision,
+        branch=branch,
+        name=run.name,
     )
 
 

@@ -83,7 +83,7 @@ def _snapshot_point(runs: Runs, run: LoadedRun, request: RestoreRunRequest) -> t
     try:
         known = point_of(runs, run, snapshot.branch, snapshot.revision) if snapshot.name == run.name else None
     except ServiceError as error:
-        if error.code != "NOT_FOUND":
+        if error.reason not in ("BRANCH_NOT_FOUND", "REVISION_NOT_FOUND", "HISTORY_EXPIRED"):
             raise
         known = None
     return point, snapshot.branch if known is not None and known.state == state else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from platformdirs import user_state_path
@@ -10,6 +9,7 @@ from platformdirs import user_state_path
 from fade_service.store.base import Store, StoredObservation, StoredRun
 from fade_service.store.memory import MemoryStore
 from fade_service.store.redis import RedisStore
+from fade_service.store.redis_url import shown
 from fade_service.store.sqlite import SqliteStore, durability_of
 
 __all__ = [
@@ -28,11 +28,6 @@ __all__ = [
 def default_store_url() -> str:
     """The SQLite file ``fade.db`` in the user's state directory."""
     return f"sqlite:///{user_state_path('fade-scheduler') / 'fade.db'}"
-
-
-def shown(url: str) -> str:
-    """A store's URL without its password, for logs and errors."""
-    return re.sub(r"((?:://[^/@:]*:)(?=[^/@]*@)|[?&]password=)[^@&]*", r"\1***", url)
 
 
 def open_store(url: str) -> Store:

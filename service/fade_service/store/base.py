@@ -60,8 +60,8 @@ class Store(ABC):
 
     Text is whatever UTF-8 encodes, compared exactly; numbers are below 2**63.
 
-    Any method may raise :class:`~fade_service.errors.StoreUnavailableError` (cannot be reached now; trying again may help) or
-    :class:`~fade_service.errors.StoreFullError` (no room; trying again does not help until an operator made some).
+    Any method may raise :class:`~fade_service.errors.StoreUnavailableError` (cannot be used now; says whether trying again may
+    help) or :class:`~fade_service.errors.StoreFullError` (no room; trying again does not help until an operator made some).
     """
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fade_service.errors import StoreUnavailableError
@@ -19,13 +19,17 @@ class Breaker:
     Args:
         failures: The exceptions that mean "away".
         retry_seconds: While it is open, one call in that time is let through to try.
+        describe: The problem and the remedy, for a :class:`~fade_service.errors.StoreUnavailableError`.
     """
 
-    def __init__(self, failures: tuple[type[Exception], ...], retry_seconds: float) -> None:
+    def __init__(
+        self, failures: tuple[type[Exception], ...], retry_seconds: float, describe: Callable[[Exception], tuple[str, str]]
+    ) -> None:
         self._failures = failures
         self._retry_seconds = retry_seconds
+        self._describe = describe
         self._lock = threading.Lock()
-        self._problem = ""
+        self._problem: tuple[str, str] | None = None
         self._next_try = 0.0
 
     @contextmanager
@@ -36,17 +40,18 @@ class Breaker:
             StoreUnavailableError: It is open, or this call opens it.
         """
         with self._lock:
-            if self._problem:
+            if self._problem is not None:
                 if time.monotonic() < self._next_try:
-                    raise StoreUnavailableError(self._problem)
+                    raise StoreUnavailableError(*self._problem)
                 self._next_try = time.monotonic() + self._retry_seconds
         try:
             yield
         except self._failures as error:
+            problem = self._describe(error)
             with self._lock:
-                self._problem = f"{type(error).__name__}: {error}"
+                self._problem = problem
                 self._next_try = time.monotonic() + self._retry_seconds
-            raise StoreUnavailableError(self._problem) from error
-        if self._problem:
+            raise StoreUnavailableError(*problem) from error
+        if self._problem is not None:
             with self._lock:
-                self._problem = ""
+                self._problem = None

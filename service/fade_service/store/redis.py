@@ -7,7 +7,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -16,6 +15,7 @@ from redis.retry import Retry
 from fade_service.errors import DuplicateObservationError, ServiceError, StoreFullError, StoreUnavailableError
 from fade_service.store.base import Store, StoredObservation, StoredRun
 from fade_service.store.breaker import Breaker
+from fade_service.store.redis_url import read_url
 
 CALL_SECONDS = 1.0
 """How long a call waits for Redis; also to connect."""
@@ -81,28 +81,24 @@ class RedisStore(Store):
     is asynchronous, so a failover may lose the newest commits.
 
     Args:
-        url: ``redis://[user:password@]host[:port][/database]``, or ``rediss://`` for TLS; options as redis-py takes them, and
-            ``history=N``: keep the newest N observations of each branch (default: all). The ids of older ones are kept, so that
-            none is ever applied twice.
+        url: ``redis://[user:password@]host[:port][/database]``, or ``rediss://`` for TLS, with redis-py's options
+            ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` and ``ssl_check_hostname``. Both take
+            ``username``, ``password``, and ``history=N``: keep the newest N observations of each branch (default: all). The ids
+            of older ones are kept, so that none is ever applied twice.
 
     Raises:
-        ValueError: The URL is wrong. Redis itself need not be there yet.
+        ValueError: The URL or a file that it names is wrong. Redis itself need not be there yet.
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        history = options.pop("history", None)
-        if history is not None and not (history.isascii() and history.isdigit() and int(history) > 0):
-            raise ValueError(f"history={history} is no count; give 1 or more, or leave it out to keep all")
-        self._kept = None if history is None else int(history)
-        self._redis = redis.Redis.from_url(
-            urlunsplit(parts._replace(query=urlencode(options))),
+        connection, self._kept = read_url(url)
+        self._redis = redis.Redis(
+            **connection,
             socket_timeout=CALL_SECONDS,
             socket_connect_timeout=CALL_SECONDS,
             retry=Retry(NoBackoff(), 0),  # a commit that was sent twice would meet itself
         )
-        self._breaker = Breaker((redis.ConnectionError, redis.TimeoutError), RETRY_SECONDS)
+        self._breaker = Breaker((redis.ConnectionError, redis.TimeoutError), RETRY_SECONDS, _described)
         self._create, self._commit, self._delete = map(self._redis.register_script, (_CREATE, _COMMIT, _DELETE))
 
     def create_run(self, name: str, uid: str, record: bytes, head: bytes) -> StoredRun:
@@ -185,8 +181,15 @@ class RedisStore(Store):
     def ping(self) -> None:
         with self._called():
             role: Any = self._redis.role()
+            memory: Any = self._redis.info("memory")
         if role[0] not in (b"master", "master"):
-            raise StoreUnavailableError("this Redis is a replica, which takes no writes; point --store at its primary")
+            raise StoreUnavailableError("this Redis is a replica, which takes no writes", "point --store at its primary")
+        policy = memory.get("maxmemory_policy", "")
+        if policy.startswith("allkeys-"):  # the volatile ones are harmless: no key of ours expires
+            raise StoreUnavailableError(
+                f"this Redis forgets runs and observations when its memory is full (maxmemory-policy {policy})",
+                "set its maxmemory-policy to noeviction",
+            )
 
     def close(self) -> None:
         self._redis.close()
@@ -199,7 +202,7 @@ class RedisStore(Store):
         except redis.OutOfMemoryError as error:
             raise StoreFullError(f"Redis: {error}") from error
         except redis.RedisError as error:
-            raise StoreUnavailableError(f"Redis: {error}") from error
+            raise StoreUnavailableError(*_described(error)) from error
 
     def _runs(self, uids: Sequence[str]) -> list[StoredRun | None]:
         """The runs; None for one that was deleted just now."""
@@ -267,6 +270,19 @@ def _observation(branch: str, entry: bytes) -> StoredObservation:
         digest=digest,
         payload=rest[id_length:],
     )
+
+
+def _described(error: Exception) -> tuple[str, str]:
+    """The problem and the remedy."""
+    if isinstance(error, (redis.AuthenticationError, redis.exceptions.NoPermissionError)):
+        remedy = "correct the user and password in --store, or what Redis allows them"
+    elif isinstance(error, redis.ReadOnlyError):
+        remedy = "point --store at its primary"
+    elif isinstance(error, redis.ResponseError):
+        remedy = "set that right at Redis or in --store"
+    else:
+        remedy = "try again"
+    return f"Redis: {type(error).__name__}: {error}", remedy
 
 
 def _run_key(uid: str) -> str:

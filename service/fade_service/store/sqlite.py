@@ -53,7 +53,8 @@ class SqliteStore(Store):
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreUnavailableError(f"cannot make the folder of {self._path}: {error}") from error
+            remedy = "give a file in a folder that this user may write"
+            raise StoreUnavailableError(f"cannot make the folder of {self._path}: {error}", remedy) from error
         with translated(self._path):
             connection = self._connect()
             try:

@@ -25,7 +25,7 @@ def back_up(source: Path, target: Path) -> None:
         raise ValueError(f"{target} exists; choose another file")
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)  # of a copy that was broken off
-    with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as reading, translated(source):
+    with translated(source), closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as reading:
         if schema_version(reading, source) == 0:
             raise ValueError(f"{source} is an empty file; give the store of a server")
         try:

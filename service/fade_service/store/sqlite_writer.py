@@ -174,11 +174,27 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+_DAMAGED = "the file is damaged: stop the servers and put a backup in its place"
+
+_REMEDIES = {
+    "locked": "try again",
+    "disk image is malformed": _DAMAGED,
+    "not a database": _DAMAGED,
+    "readonly database": "let this user write the file and its folder",
+    "unable to open database file": "give a file in a folder that is there and that this user may write",
+    "disk I/O error": "see what the system's log says of the disk, and whether a quota or a limit on file sizes is reached",
+}
+"""What can be done, by SQLite's words."""
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """SQLite's errors in the words of the catalog."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        kind = StoreFullError if "disk is full" in str(error) else StoreUnavailableError
-        raise kind(f"{path}: {error}") from error
+        problem = f"{path}: {error}"
+        if "disk is full" in str(error):
+            raise StoreFullError(problem) from error
+        remedy = next((remedy for words, remedy in _REMEDIES.items() if words in str(error)), "see whether the file is whole")
+        raise StoreUnavailableError(problem, remedy) from error

@@ -12,6 +12,7 @@ import pytest
 
 from fade_service import FadeServer
 from fade_service.cli import main
+from fade_service.store import SqliteStore
 
 ROWS = ([1.0, 0.0], [0, 0])
 
@@ -70,11 +71,14 @@ def _digest_after(client: Any, revision: int) -> str:
         ("sqlite:///{0}/diary.txt", "copy.db", "diary.txt is no SQLite database"),
         ("sqlite:///{0}/diary.txt", "empty.db", "empty.db exists"),
         ("redis://127.0.0.1:1/0", "copy.db", "fade export"),
+        ("sqlite:///{0}/store.db", "none/copy.db", "unable to open database file; give a file in a folder that is there"),
+        ("sqlite:///{0}/store.db", "empty.db/copy.db", "Not a directory"),
     ],
 )
 def test_what_cannot_be_copied_is_said_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], store: str, target: str, told: str
 ) -> None:
+    SqliteStore(tmp_path / "store.db").close()
     (tmp_path / "empty.db").write_bytes(b"")
     (tmp_path / "diary.txt").write_text("Dear diary, " * 999)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fade_client import FadeClient
+from fade_proto.v1.scheduler_pb2 import DeleteRunRequest
 from fade_service import FadeServer
 
 ROWS = ([1.0, 0.0, 0.0, 1.0], [0, 0, 1, 1])
@@ -115,6 +116,8 @@ def test_a_full_disk_refuses_whole_and_goes_on_once_there_is_room(
         refusal = refused(partial(client.observe, f"b{number}", *ROWS))
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "STORE_FULL")
         assert "fade.db" in refusal.message and "an operator must make some" in refusal.message
+    delete = DeleteRunRequest(name=client.name)
+    assert refused(lambda: client.stub.DeleteRun(delete, timeout=10)).reason == "STORE_FULL"  # it makes no room of its own
     assert client.everything() == before
     disk.make_room()
     assert client.observe(f"b{number}", *ROWS).revision == number + 1

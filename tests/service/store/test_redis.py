@@ -117,6 +117,42 @@ def test_a_replica_does_not_pass_for_a_store(own_redis: Any, store: RedisStore) 
         store.commit("u", version, head=b"x")
 
 
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
+def test_a_redis_that_forgets_does_not_pass_for_a_store(own_redis: Any, store: RedisStore, policy: str) -> None:
+    own_redis.client.config_set("maxmemory-policy", policy)
+    with pytest.raises(StoreUnavailableError, match=rf"\(maxmemory-policy {policy}\); set its maxmemory-policy to noeviction$"):
+        store.ping()
+    own_redis.client.config_set("maxmemory-policy", "noeviction")
+    store.ping()
+
+
+def test_a_redis_that_forgets_only_what_expires_keeps_everything_of_ours(own_redis: Any, store: RedisStore) -> None:
+    own_redis.client.config_set("maxmemory-policy", "volatile-random")
+    version = append(store, range(1, 4))
+    before = kept(store)
+    own_redis.client.config_set("maxmemory", 1)
+    store.ping()
+    for _ in range(20):
+        with pytest.raises(StoreFullError):
+            store.commit("u", version, head=b"y", observation=observation(4))
+    assert kept(store) == before
+
+
+def test_what_an_operator_must_set_right_is_said_also_while_the_breaker_is_open(own_redis: Any) -> None:
+    own_redis.client.config_set("requirepass", "other")
+    for url in (own_redis.url, own_redis.url.replace("//", "//:wrong@")):
+        store = RedisStore(url)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailableError, match="; correct the user and password in --store") as caught:
+                store.ping()
+            assert "try again" not in str(caught.value)
+        store.close()
+    store = RedisStore(own_redis.url.replace("//", "//:other@").replace("/0", "/999"))
+    with pytest.raises(StoreUnavailableError, match="DB index is out of range; set that right at Redis or in --store"):
+        store.ping()
+    store.close()
+
+
 def test_a_version_that_was_lost_is_not_made_again_for_other_content(own_redis: Any, store: RedisStore) -> None:
     version = append(store, range(1, 3))
     saved = (
@@ -146,17 +182,6 @@ def test_history_that_is_no_longer_kept_still_refuses_its_ids(redis_url: str) ->
     assert store.commit("u", version, observation=other) is not None
     assert [item.revision for item in store.list_observations("u", "main", 0, 99, 99)] == [8, 9, 10, 11, 12]
     store.close()
-
-
-@pytest.mark.parametrize("history", ["0", "-1", "many", "", "1.5"])
-def test_a_history_that_is_no_count_is_refused(history: str) -> None:
-    with pytest.raises(ValueError, match="history="):
-        open_store(f"redis://127.0.0.1:1/0?history={history}")
-
-
-def test_what_is_wrong_with_a_url_is_said_when_it_is_opened() -> None:
-    with pytest.raises(ValueError):
-        open_store("redis://127.0.0.1:port/0")
 
 
 def test_a_deleted_run_leaves_nothing(own_redis: Any, store: RedisStore) -> None:

@@ -200,10 +200,42 @@ def test_folders_are_made_and_a_relative_path_stays_where_it_was(tmp_path: Path,
 
 def test_what_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreUnavailableError, match="cannot make the folder"):
+    with pytest.raises(
+        StoreUnavailableError, match="cannot make the folder.*; give a file in a folder that this user may write$"
+    ):
         SqliteStore(tmp_path / "file" / "fade.db")
-    with pytest.raises(StoreUnavailableError, match="unable to open"):
+    with pytest.raises(StoreUnavailableError, match="unable to open.*; give a file in a folder that is there"):
         SqliteStore(tmp_path)
+
+
+def test_a_file_that_may_only_be_read_needs_a_permission(store: SqliteStore, connections: list[sqlite3.Connection]) -> None:
+    before = kept(store)
+    connections[0].execute("PRAGMA query_only = 1")  # which root, who may write every file, cannot write either
+    with pytest.raises(StoreUnavailableError, match="readonly database; let this user write the file and its folder$"):
+        store.commit("u", 4, head=b"moved")
+    assert kept(store) == before
+
+
+@pytest.mark.parametrize("page", [3, 4])
+def test_a_damaged_file_needs_a_backup(store: SqliteStore, path: Path, page: int) -> None:
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(4096 * (page - 1))
+        file.write(b"\xff" * 4096)
+    with pytest.raises(
+        StoreUnavailableError, match="malformed; the file is damaged: stop the servers and put a backup in its place$"
+    ):
+        again = SqliteStore(path)
+        kept(again)
+        again.commit("u", 4, head=b"moved", observation=observation(4))
+
+
+def test_a_file_that_another_program_changed_is_not_said_to_mend_itself(store: SqliteStore, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE observations")
+    connection.close()
+    with pytest.raises(StoreUnavailableError, match="no such table: observations; see whether the file is whole$"):
+        store.list_observations("u", "main", 0, 9, 9)
 
 
 def test_the_file_says_whose_it_is_and_of_which_version(store: SqliteStore, connections: list[sqlite3.Connection]) -> None:

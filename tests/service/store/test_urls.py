@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fade_service.store import MemoryStore, SqliteStore, default_store_url, open_store, shown
+from fade_service.store import MemoryStore, SqliteStore, default_store_url, open_store
 
 
 def test_memory_keeps_nothing() -> None:
@@ -63,20 +63,6 @@ def test_an_option_that_there_is_not_is_refused(tmp_path: Path, option: str) -> 
     with pytest.raises(ValueError, match="durability=normal or .durability=full, not .*"):
         open_store(f"sqlite:///{tmp_path}/fade.db?{option}")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("redis://user:secret@host:6379/0", "redis://user:***@host:6379/0"),  # pragma: allowlist secret
-        ("rediss://:secret@host/0?history=5", "rediss://:***@host/0?history=5"),
-        ("redis://host:6379/0?password=secret&history=5", "redis://host:6379/0?password=***&history=5"),
-        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
-        ("sqlite:////var/lib/a:b@c/fade.db", "sqlite:////var/lib/a:b@c/fade.db"),
-    ],
-)
-def test_a_password_is_not_shown(url: str, expected: str) -> None:
-    assert shown(url) == expected
 
 
 def test_the_default_is_a_file_in_the_users_state_directory() -> None:
