@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fade_trainer.model import PrefixLM
+from fade_trainer.rules import TASKS
 from fade_trainer.task import make_countdown
 
 
@@ -13,14 +14,14 @@ from fade_trainer.task import make_countdown
 def model() -> PrefixLM:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        made = PrefixLM()
+        made = PrefixLM(TASKS["countdown"])
         torch.nn.init.normal_(made.position_embedding)
         return made
 
 
 @pytest.fixture(scope="module")
 def prompts() -> torch.Tensor:
-    return torch.from_numpy(make_countdown(0, 20, 1).training)
+    return torch.from_numpy(make_countdown("countdown", 0, 20, 1).training)
 
 
 def test_log_probabilities_of_sampling_are_those_of_training(model: PrefixLM, prompts: torch.Tensor) -> None:

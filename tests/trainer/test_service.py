@@ -145,6 +145,38 @@ def test_the_server_and_the_controller_in_process_train_to_equal_bits(server: st
         assert mine == other
 
 
+def test_a_registered_advantage_comes_from_the_server(server: str, configure: Configure, read: Any) -> None:
+    plain, named = configure("plain", advantage="grpo", server="none"), configure("named", advantage="grpo_mean", server=server)
+    train(plain)
+    result = train(named)
+    content = [read.held(config.out) for config in (plain, named)]
+    assert read.bits(content[0]["model"]) == read.bits(content[1]["model"])  # r - rbar, by its registered name
+    assert result.server_schedules == 6 and result.fallback_schedules == 0
+    other = configure("other", advantage="pass_at_k_training", parameters={"k": 4}, server=server, run="other")
+    train(other)
+    assert read.bits(read.held(other.out)["model"]) != read.bits(content[0]["model"])
+
+
+def test_an_unknown_parameter_is_refused_by_the_server(
+    server: str, options: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = options("refused", server=server, run="refused", steps=1, advantage="maxrl", parameter="k=4")
+    assert main(words) == 1
+    assert "maxrl" in capsys.readouterr().err
+
+
+def test_the_learning_rate_follows_the_schedule_where_it_is_asked_to(server: str, configure: Configure, read: Any) -> None:
+    settings = {"lr_rule": "linear", "lr_min": 0.5, "lr_observations": 5}
+    rates = {}
+    for name, applied in (("followed", True), ("ignored", False)):
+        config = configure(name, server=server, run=name, settings=settings, apply_lr_scale=applied)
+        train(config)
+        rates[name] = read.held(config.out)["optimizer"]["param_groups"][0]["lr"]
+        scales = [line["fade/lr_scale"] for line in read.lines(config.out, "step")]
+        assert scales[0] > scales[1] > scales[-1] == 0.5
+    assert rates == {"followed": 0.5 * 5e-4, "ignored": 5e-4}
+
+
 def test_a_resume_opens_a_branch_that_equals_an_undisturbed_run(
     server: str, configure: Configure, read: Any, served: Callable[[str, str], Served]
 ) -> None:

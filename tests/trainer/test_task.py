@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fade_trainer import TrainConfigError
+from fade_trainer.rules import TASKS
 from fade_trainer.task import make_countdown, solved
 
+RULES = TASKS["countdown"]
 SIGNS = {10: "+", 11: "-", 12: "*"}
 END = 13
 
@@ -76,7 +78,7 @@ numbers = st.lists(st.integers(1, 10), min_size=3, max_size=4).map(lambda drawn:
 @given(numbers, st.integers(1, 60), st.lists(st.integers(0, 13), min_size=8, max_size=8) | written())
 def test_any_answer_is_judged_as_the_other_checker_does(given: list[int], target: int, answer: list[int]) -> None:
     prompt = [*given, target]
-    assert solved(np.array([prompt]), np.array([answer])).tolist() == [is_right(prompt, answer)]
+    assert solved(RULES, np.array([prompt]), np.array([answer])).tolist() == [is_right(prompt, answer)]
 
 
 @given(written(), st.data())
@@ -87,7 +89,7 @@ def test_an_answer_that_parses_is_right_for_its_own_numbers_and_value_alone(answ
     slots = data.draw(st.permutations(used + [0] * (4 - len(used))))
     for change in (0, 1):
         prompt = [*slots, target + change]
-        assert solved(np.array([prompt]), np.array([answer])).tolist() == [change == 0]
+        assert solved(RULES, np.array([prompt]), np.array([answer])).tolist() == [change == 0]
 
 
 @pytest.mark.parametrize(
@@ -106,22 +108,40 @@ def test_an_answer_that_parses_is_right_for_its_own_numbers_and_value_alone(answ
     ],
 )
 def test_examples_worked_by_hand(prompt: list[int], answer: list[int], right: bool) -> None:
-    assert solved(np.array([prompt]), np.array([answer])).tolist() == [right]
+    assert solved(RULES, np.array([prompt]), np.array([answer])).tolist() == [right]
 
 
 def test_shapes_that_do_not_belong_together_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\[rows, 5\] and \[rows, 8\]"):
-        solved(np.zeros((2, 5), dtype=np.int64), np.zeros((3, 8), dtype=np.int64))
+        solved(RULES, np.zeros((2, 5), dtype=np.int64), np.zeros((3, 8), dtype=np.int64))
 
 
 def test_every_demonstration_is_a_right_answer_within_the_tasks_limits() -> None:
-    task = make_countdown(3, 500, 50)
+    task = make_countdown("countdown", 3, 500, 50)
     assert len(task.demonstrations) >= 500
     for prompt, answer in zip(task.demonstration_prompts.tolist(), task.demonstrations.tolist(), strict=True):
         assert is_right(prompt, answer)
         assert prompt[4] not in prompt[:4] and 1 <= prompt[4] <= 60
         made = results(tree(answer[: answer.index(END)]))
         assert made and all(0 <= result <= 200 for result in made)
+
+
+def test_the_hard_task_gives_four_larger_numbers_and_farther_targets() -> None:
+    task = make_countdown("countdown-hard", 3, 500, 50)
+    shown, answers = task.demonstration_prompts, task.demonstrations
+    assert shown[:, :4].min() == 1 and shown[:, :4].max() == 12 and 90 < shown[:, 4].max() <= 99
+    assert solved(task.rules, shown, answers).all()
+    assert not solved(task.rules, shown + [0, 0, 0, 0, 1], answers).any()
+    for prompt, answer in zip(shown.tolist(), answers.tolist(), strict=True):
+        stack: list[int] = []
+        for word in answer[: answer.index(15)]:
+            match word:
+                case 12 | 13 | 14:
+                    right, left = stack.pop(), stack.pop()
+                    stack.append({12: left + right, 13: left - right, 14: left * right}[word])
+                case _:
+                    stack.append(word + 1)
+        assert stack == [prompt[4]]
 
 
 Prompts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -133,7 +153,7 @@ def keys(prompts: Prompts) -> set[tuple[int, ...]]:
 
 
 def test_no_prompt_stands_in_two_splits_and_none_that_is_evaluated_is_demonstrated() -> None:
-    task = make_countdown(3, 500, 50)
+    task = make_countdown("countdown", 3, 500, 50)
     assert len(task.training) == 500
     trained, validated, reported = keys(task.training), keys(task.validation), keys(task.held_out)
     assert len(validated) == len(reported) == 50
@@ -142,14 +162,18 @@ def test_no_prompt_stands_in_two_splits_and_none_that_is_evaluated_is_demonstrat
 
 
 def test_the_splits_are_alike() -> None:
-    task = make_countdown(0, 8000, 300)
+    task = make_countdown("countdown", 0, 8000, 300)
     shares = [float((prompts[:, 3] > 0).mean()) for prompts in (task.training, task.validation, task.held_out)]
     # Of 300 draws a share strays by 0.029: four times that is next to impossible by chance.
     assert max(shares) - min(shares) < 0.12
 
 
 def test_a_seed_fixes_the_task_and_another_seed_changes_it() -> None:
-    first, again, other = make_countdown(1, 100, 10), make_countdown(1, 100, 10), make_countdown(2, 100, 10)
+    first, again, other = (
+        make_countdown("countdown", 1, 100, 10),
+        make_countdown("countdown", 1, 100, 10),
+        make_countdown("countdown", 2, 100, 10),
+    )
     assert first.training.tobytes() == again.training.tobytes()
     assert first.demonstrations.tobytes() == again.demonstrations.tobytes()
     assert first.training.tobytes() != other.training.tobytes()
@@ -157,4 +181,4 @@ def test_a_seed_fixes_the_task_and_another_seed_changes_it() -> None:
 
 def test_evaluating_on_so_much_that_little_is_left_to_train_on_is_refused() -> None:
     with pytest.raises(TrainConfigError, match="evaluation_prompts must be at most 1000, not 1001"):
-        make_countdown(0, 100, 1001)
+        make_countdown("countdown", 0, 100, 1001)

@@ -14,6 +14,7 @@ import torch
 from fade_trainer import TrainConfig
 from fade_trainer.model import PrefixLM
 from fade_trainer.randomness import numpy_stream, torch_stream
+from fade_trainer.rules import TASKS
 from fade_trainer.task import make_countdown, solved
 from fade_trainer.train import train
 
@@ -95,14 +96,14 @@ def test_one_step_is_the_plain_formula_over_all_tokens_of_all_rows(configure: Co
     train(config)
     (line,) = read.lines(config.out, "step")
 
-    model = PrefixLM()
+    model = PrefixLM(TASKS["countdown"])
     model.load_state_dict(read.held(start.out)["model"])
     order = numpy_stream(0, "prompt order").permutation(config.training_prompts)
-    training = make_countdown(0, config.training_prompts, config.evaluation_prompts).training
+    training = make_countdown("countdown", 0, config.training_prompts, config.evaluation_prompts).training
     prompts = torch.from_numpy(training[order[: config.prompts]])
     rollouts = model.sample(prompts, config.rollouts, torch_stream(0, "sampling"))
     rows = prompts.repeat_interleave(config.rollouts, dim=0)
-    rewards = torch.from_numpy(solved(rows.numpy(), rollouts.answers.flatten(0, 1).numpy())).float()
+    rewards = torch.from_numpy(solved(TASKS["countdown"], rows.numpy(), rollouts.answers.flatten(0, 1).numpy())).float()
     assert float(rewards.double().mean()) == line["solve_rate"] and 0 < line["solve_rate"] < 1
     centred = rewards.view(config.prompts, config.rollouts)
     centred = centred - centred.mean(dim=1, keepdim=True)

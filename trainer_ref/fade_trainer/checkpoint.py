@@ -17,7 +17,7 @@ from fade_trainer.config import TrainConfigError
 class Checkpoint:
     """A run after `step` steps; tensors and plain values only, so that it loads without running code."""
 
-    identity: dict[str, str | int | float]
+    identity: dict[str, Any]
     """`TrainConfig.identity()` of the run."""
 
     step: int

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fade_client import FadeClientError
-from fade_trainer.config import ADVANTAGES, TrainConfig, TrainConfigError
+from fade_trainer.config import SCHEDULED, TrainConfig, TrainConfigError
+from fade_trainer.rules import TASKS
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -20,6 +21,7 @@ EXIT_USAGE = 2
 _EXIT_CODES = "exit codes: 0 done, or stopped by a signal with a checkpoint; 1 the scheduler refused; 2 the command line is wrong"
 _EXTRA_MODULES = ("torch", "matplotlib", "platformdirs", "tqdm")
 _DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
+_PAIRS = ("settings", "parameters")
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -67,7 +69,32 @@ def run(arguments: argparse.Namespace) -> int:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     """The options of a training run, and `run` as what to do with them."""
     option = parser.add_argument
-    option("--advantage", choices=ADVANTAGES, default="fade", help="weighting of rollouts (default: fade)")
+    option(
+        "--advantage",
+        default="fade",
+        metavar="NAME",
+        help=f"weighting of rollouts: {', '.join(SCHEDULED)}, or any registered advantage (default: fade)",
+    )
+    option(
+        "--set",
+        dest="settings",
+        metavar="NAME=VALUE",
+        type=_pair,
+        action="append",
+        help="a setting of the run on the server, for example alpha_max=4; may be given more than once",
+    )
+    option(
+        "--parameter",
+        dest="parameters",
+        metavar="NAME=VALUE",
+        type=_pair,
+        action="append",
+        help="a parameter of a registered advantage, for example k=4; may be given more than once",
+    )
+    option(
+        "--apply-lr-scale", action="store_true", help="multiply the learning rate by the schedule's lr_scale (--set lr_rule=...)"
+    )
+    option("--task", choices=TASKS, default=_DEFAULTS["task"], help="the numbers and targets (default: %(default)s)")
     option(
         "--server",
         default="localhost:50051",
@@ -86,6 +113,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         ("checkpoint_every", int, "steps between checkpoints"),
         ("warmup_steps", int, "supervised steps before"),
         ("evaluation_prompts", int, "prompts of an evaluation"),
+        ("curve_samples", int, "answers to each validation prompt along the way"),
     ):
         flag = "--" + name.replace("_", "-")
         option(flag, type=kind, default=_DEFAULTS[name], help=f"{what} (default: %(default)s)")
@@ -99,14 +127,26 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _config(arguments: argparse.Namespace) -> TrainConfig:
     """Options to configuration; TrainConfigError where they contradict each other."""
     given: dict[str, Any] = {name: value for name, value in vars(arguments).items() if name in _DEFAULTS}
+    given |= {name: dict(given[name] or ()) for name in _PAIRS}
     for name, advantage in (("alpha", "power"), ("delta", "asym")):
         if given[name] is None:
             del given[name]
         elif arguments.advantage != advantage:
             raise TrainConfigError(f"--{name} goes with --advantage {advantage} only")
-    given["run"] = arguments.run or f"countdown-{arguments.advantage}-{arguments.seed}"
+    given["run"] = arguments.run or f"{arguments.task}-{arguments.advantage.replace('_', '-')}-{arguments.seed}"
     given["out"] = arguments.out or Path("var/train") / given["run"]
     return TrainConfig(**given)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """NAME=VALUE; the value is read as JSON where it is JSON (a number, true, null), else it is a word."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _complain(message: str, status: int) -> int:

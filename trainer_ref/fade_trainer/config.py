@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
-Advantage = Literal["fade", "grpo", "asym", "power"]
+from fade_trainer.rules import TASKS, TaskName
 
-ADVANTAGES: tuple[Advantage, ...] = ("fade", "grpo", "asym", "power")
-"""The weightings that `--advantage` knows; all but `fade` keep alpha and delta fixed."""
+if TYPE_CHECKING:
+    from fade_core import RunConfig
+
+SCHEDULED = ("fade", "grpo", "asym", "power")
+"""Advantages that are the server's schedule; all but `fade` keep alpha and delta fixed."""
 
 _RUN_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -24,8 +28,9 @@ class TrainConfigError(ValueError):
 class TrainConfig:
     """One training run. Equal configurations (paths aside) give equal bits."""
 
-    advantage: Advantage
-    """How rollouts are weighted: the FADE schedule, or fixed: grpo alpha 1 delta 1, asym `delta`, power `alpha`."""
+    advantage: str
+    """How rollouts are weighted: the FADE schedule, or fixed: grpo alpha 1 delta 1, asym `delta`, power `alpha`; or any other
+    registered advantage by its name, which the server's ComputeAdvantages gives."""
 
     server: str
     """The scheduler: HOST:PORT, `local` (one in this process) or `none` (grpo only: reward minus the group's mean)."""
@@ -44,6 +49,18 @@ class TrainConfig:
 
     delta: float = 2.0
     """Failure divisor of `asym`: failures weigh 1 / delta."""
+
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """Of a registered advantage; its defaults where they are not given."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of the run on the server, by the names of `RunConfig`; they win over what `advantage` sets."""
+
+    apply_lr_scale: bool = False
+    """Multiply the learning rate by the schedule's `lr_scale`."""
+
+    task: TaskName = "countdown"
+    """Which countdown, see `rules.py`."""
 
     steps: int = 450
     """Generation batches to train on, counted from the start of the run."""
@@ -87,28 +104,64 @@ class TrainConfig:
     evaluation_prompts: int = 300
     """Size of the validation split, and of the held-out split."""
 
+    curve_samples: int = 64
+    """Answers to each validation prompt in the evaluations along the way; those on held-out prompts take 64."""
+
     def __post_init__(self) -> None:
         """Refuses, with TrainConfigError, a run that could not be trained."""
-        if self.advantage not in ADVANTAGES:
-            raise TrainConfigError(f"advantage must be one of {', '.join(ADVANTAGES)}, not {self.advantage!r}")
+        from fade_core import advantage_names  # here, as it brings numpy, which `fade --help` can do without
+
+        names = (*SCHEDULED, *(name for name in advantage_names() if name not in SCHEDULED))
+        if self.advantage not in names:
+            raise TrainConfigError(f"advantage must be one of {', '.join(names)}, not {self.advantage!r}")
+        if self.task not in TASKS:
+            raise TrainConfigError(f"task must be one of {', '.join(TASKS)}, not {self.task!r}")
+        if self.parameters and self.advantage in SCHEDULED:
+            raise TrainConfigError(f"parameters go with a registered advantage, not with {self.advantage}")
         if self.server not in ("local", "none") and not re.fullmatch(r"\S+:\d{1,5}", self.server):
             raise TrainConfigError(f"server must be HOST:PORT, 'local' or 'none', not {self.server!r}")
         if not _RUN_ID.fullmatch(self.run):
             raise TrainConfigError(f"run must be 1 to 63 lower-case letters, digits and inner hyphens, not {self.run!r}")
         if self.server == "none" and self.advantage != "grpo":
             raise TrainConfigError(f"server 'none' goes with advantage grpo only, not {self.advantage}")
+        if self.server == "none" and (self.settings or self.apply_lr_scale):
+            raise TrainConfigError("server 'none' gives no schedule: settings and apply_lr_scale need another")
+        if self.server == "local" and self.advantage not in SCHEDULED:
+            raise TrainConfigError(f"server 'local' goes with {', '.join(SCHEDULED)} only, not {self.advantage}")
         for name in ("alpha", "delta", "learning_rate", "clip_range", "gradient_norm_max"):
             if not 0 < getattr(self, name) < math.inf:
                 raise TrainConfigError(f"{name} must be a finite number above 0, not {getattr(self, name)}")
         least = {"seed": 0, "steps": 0, "warmup_steps": 0, "rollouts": 2, "prompts": self.minibatches, "minibatches": 1}
-        least |= {"eval_every": 1, "checkpoint_every": 1, "training_prompts": 1, "evaluation_prompts": 1}
+        least |= {"eval_every": 1, "checkpoint_every": 1, "training_prompts": 1, "evaluation_prompts": 1, "curve_samples": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise TrainConfigError(f"{name} must be at least {bound}, not {getattr(self, name)}")
 
-    def identity(self) -> dict[str, str | int | float]:
+        self.run_config()
+
+    def run_config(self) -> RunConfig:
+        """The run on the server: `fade` is its default; the static methods fix alpha and delta, registered advantages at 1.
+
+        Raises:
+            TrainConfigError: `settings` is no configuration of a run.
+        """
+        from fade_core import InvalidConfigError, RunConfig
+
+        fixed = {
+            "alpha_rule": "fixed",
+            "delta_rule": "fixed",
+            "alpha": self.alpha if self.advantage == "power" else 1.0,
+            "delta": self.delta if self.advantage == "asym" else 1.0,
+        }
+        settings = {"vocabulary_size": TASKS[self.task].vocabulary_size, **({} if self.advantage == "fade" else fixed)}
+        try:
+            return RunConfig.from_dict({**settings, **self.settings})
+        except InvalidConfigError as error:
+            raise TrainConfigError(f"settings: {error}") from error
+
+    def identity(self) -> dict[str, Any]:
         """The fields that decide a run's bits, but for its length: a checkpoint only continues under the same ones."""
-        apart = ("server", "out", "run", "resume", "cache_dir", "steps", "eval_every", "checkpoint_every")
+        apart = ("server", "out", "run", "resume", "cache_dir", "steps", "eval_every", "checkpoint_every", "curve_samples")
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in apart}
 
 

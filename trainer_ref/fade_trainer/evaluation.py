@@ -12,8 +12,7 @@ from fade_trainer import task
 from fade_trainer.model import PrefixLM
 from fade_trainer.randomness import torch_stream
 
-SAMPLES = 64
-PASS_AT = (1, 4, 16, 64)
+PASS_AT = (1, 2, 4, 8, 16, 32, 64)
 
 _CHUNK = 32
 """Prompts sampled at a time: their activations stay in the processor's cache, which halves the time."""
@@ -24,7 +23,7 @@ class Evaluation:
     """One measurement of a policy."""
 
     pass_at: dict[int, float]
-    """k -> mean over prompts of pass@k, in [0, 1]."""
+    """k -> mean over prompts of pass@k, in [0, 1], for each k of `PASS_AT` up to the number of samples."""
 
     entropy_nats: float
     """Mean entropy per generated token."""
@@ -46,17 +45,17 @@ def pass_at_k(correct: task.IntArray, samples: int, k: int) -> float:
     return float(np.mean(np.array(by_count)[correct]))
 
 
-def evaluate(model: PrefixLM, prompts: task.IntArray, seed: int, step: int) -> Evaluation:
-    """Samples 64 answers to each prompt [prompts, 5] from a generator of its own: training's generators do not move."""
+def evaluate(model: PrefixLM, prompts: task.IntArray, samples: int, seed: int, step: int) -> Evaluation:
+    """Samples answers to each prompt [prompts, 5] from a generator of its own: training's generators do not move."""
     generator = torch_stream(seed, "evaluation", step)
     correct: list[task.IntArray] = []
     entropy_nats, tokens = 0.0, 0
     for chunk in torch.split(torch.from_numpy(prompts), _CHUNK):
-        rollouts = model.sample(chunk, SAMPLES, generator)
+        rollouts = model.sample(chunk, samples, generator)
         answers = rollouts.answers.flatten(0, 1).numpy()
-        right = task.solved(chunk.repeat_interleave(SAMPLES, dim=0).numpy(), answers)
-        correct.append(right.reshape(len(chunk), SAMPLES).sum(axis=1))
+        right = task.solved(model.rules, chunk.repeat_interleave(samples, dim=0).numpy(), answers)
+        correct.append(right.reshape(len(chunk), samples).sum(axis=1))
         entropy_nats += float(rollouts.entropy.sum(dtype=torch.float64))
         tokens += int(rollouts.mask.sum())
     solves = np.concatenate(correct)
-    return Evaluation({k: pass_at_k(solves, SAMPLES, k) for k in PASS_AT}, entropy_nats / tokens)
+    return Evaluation({k: pass_at_k(solves, samples, k) for k in PASS_AT if k <= samples}, entropy_nats / tokens)

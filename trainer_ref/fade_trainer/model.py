@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fade_trainer.task import ANSWER_LENGTH, EOS, NUMBER_MAX, PROMPT_LENGTH, SLOTS, TARGET_MAX, VOCABULARY_SIZE
+from fade_trainer.rules import Rules
+from fade_trainer.task import ANSWER_LENGTH, PROMPT_LENGTH, SLOTS
 
 WIDTH = 64
 HEADS = 2
@@ -30,10 +31,10 @@ class Rollouts:
     """Answers sampled for a batch of prompts."""
 
     answers: Tensor
-    """[P, R, 8] int64 tokens, EOS after the first EOS."""
+    """[P, R, 8] int64 tokens, nothing but the end after the first end."""
 
     mask: Tensor
-    """[P, R, 8] bool: generated tokens, the first EOS included, nothing after it."""
+    """[P, R, 8] bool: generated tokens, the first end included, nothing after it."""
 
     logprobs: Tensor
     """[P, R, 8] float32: log-probability of each token when it was sampled, in nats; 0 outside the mask."""
@@ -42,9 +43,9 @@ class Rollouts:
     """[P, R, 8] float32: entropy of the distribution that each token was drawn from, in nats; 0 outside the mask."""
 
 
-def answer_mask(answers: Tensor) -> Tensor:
-    """[..., 8] tokens -> [..., 8] bool: up to and including the first EOS."""
-    ends = (answers == EOS).int()
+def answer_mask(answers: Tensor, end: int) -> Tensor:
+    """[..., 8] tokens -> [..., 8] bool: up to and including the first `end`."""
+    ends = (answers == end).int()
     return ends.cumsum(dim=-1) - ends == 0
 
 
@@ -106,15 +107,16 @@ class PrefixLM(nn.Module):
 
     causal: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
         super().__init__()
-        self.slot_embedding = nn.Embedding(NUMBER_MAX + 1, WIDTH)
-        self.target_embedding = nn.Embedding(TARGET_MAX + 1, WIDTH)
-        self.token_embedding = nn.Embedding(VOCABULARY_SIZE, WIDTH)
+        self.rules = rules
+        self.slot_embedding = nn.Embedding(rules.number_max + 1, WIDTH)
+        self.target_embedding = nn.Embedding(rules.target_max + 1, WIDTH)
+        self.token_embedding = nn.Embedding(rules.vocabulary_size, WIDTH)
         self.position_embedding = nn.Parameter(torch.zeros(PROMPT_LENGTH + ANSWER_LENGTH - 1, WIDTH))
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.head_norm = nn.LayerNorm(WIDTH)
-        self.head = nn.Linear(WIDTH, VOCABULARY_SIZE)
+        self.head = nn.Linear(WIDTH, rules.vocabulary_size)
         inputs = ANSWER_LENGTH - 1
         self.register_buffer("causal", torch.full((inputs, inputs), -math.inf).triu(diagonal=1), persistent=False)
 
@@ -135,7 +137,7 @@ class PrefixLM(nn.Module):
         return logits
 
     def logprobs(self, prompts: Tensor, answers: Tensor) -> Tensor:
-        """Log-probability in nats of every answer token, [P, R, 8]; meaningless after the first EOS."""
+        """Log-probability in nats of every answer token, [P, R, 8]; meaningless after the first end."""
         logits = self(prompts, answers)
         chosen: Tensor = logits.gather(-1, answers.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(dim=-1)
         return chosen
@@ -144,8 +146,9 @@ class PrefixLM(nn.Module):
     def sample(self, prompts: Tensor, rollouts: int, generator: torch.Generator) -> Rollouts:
         """Draws answers to each prompt [P, 5] at temperature 1, one token at a time with cached keys and values."""
         first, prompt_cache = self._read_prompts(prompts)
+        end = self.rules.end
         shape = (len(prompts), rollouts)
-        answers = torch.full((*shape, ANSWER_LENGTH), EOS)
+        answers = torch.full((*shape, ANSWER_LENGTH), end)
         logprobs, entropy = torch.zeros(2, *shape, ANSWER_LENGTH)
         going = torch.ones(shape, dtype=torch.bool)
         cache = [torch.empty(2, len(prompts), HEADS, rollouts, ANSWER_LENGTH - 1, HEAD_WIDTH) for _ in self.blocks]
@@ -155,18 +158,18 @@ class PrefixLM(nn.Module):
             logs = self.head(self.head_norm(hidden)).log_softmax(dim=-1)
             probabilities = logs.exp()
             drawn = (probabilities.cumsum(dim=-1) <= uniform[position]).sum(dim=-1)
-            drawn = torch.where(going, drawn.clamp(max=VOCABULARY_SIZE - 1), EOS)
+            drawn = torch.where(going, drawn.clamp(max=self.rules.vocabulary_size - 1), end)
             answers[:, :, position] = drawn
             logprobs[:, :, position] = logs.gather(-1, drawn.unsqueeze(-1)).squeeze(-1) * going
             entropy[:, :, position] = -(probabilities * logs).sum(dim=-1) * going
-            going &= drawn != EOS
+            going &= drawn != end
             if position == ANSWER_LENGTH - 1 or not going.any():
                 break
             hidden = self.token_embedding(drawn) + self.position_embedding[PROMPT_LENGTH + position]
             for block, prompt, (keys, values) in zip(self.blocks, prompt_cache, cache, strict=True):
                 assert isinstance(block, Block)
                 hidden = block.read_token(hidden, prompt, (keys, values), position)
-        return Rollouts(answers, answer_mask(answers), logprobs, entropy)
+        return Rollouts(answers, answer_mask(answers, end), logprobs, entropy)
 
     def _read_prompts(self, prompts: Tensor) -> tuple[Tensor, list[KeysValues]]:
         """[P, 5] -> the last position's output [P, 64], and each block's keys and values."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from fade_trainer.evaluation import PASS_AT
 from fade_trainer.metrics import read_metrics
 
 
@@ -18,8 +17,10 @@ def plot_curves(metrics_path: Path, png_path: Path, title: str) -> None:
     figure = Figure(figsize=(10, 7), layout="constrained")  # without pyplot: there may be no display
     axes = figure.subplots(2, 2, sharex=True)
     (passes, solves), (entropies, schedules) = axes
-    for k in PASS_AT:
-        measured = [line[f"pass@{k}"] for line in evaluations]
+    for k in (1, 4, 16, 64):
+        measured = [line[f"pass@{k}"] for line in evaluations if f"pass@{k}" in line]
+        if not measured:
+            continue
         passes.plot([line["step"] for line in evaluations], measured, label=f"pass@{k}")
     trained = [line["step"] for line in steps]
     solves.plot(trained, [line["solve_rate"] for line in steps], label="solve rate of the batch")

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,12 +28,14 @@ from fade_trainer.interruption import stop_requested
 from fade_trainer.metrics import MetricsLog
 from fade_trainer.model import PrefixLM, Rollouts
 from fade_trainer.randomness import numpy_stream, torch_stream
-from fade_trainer.scheduler import open_scheduler
+from fade_trainer.scheduler import RegisteredAdvantage, open_scheduler, registered_advantage
 from fade_trainer.task import Countdown, IntArray, make_countdown, solved
 from fade_trainer.warmup import warmed_up_model
 
 ADAM_BETAS = (0.9, 0.95)
 CHECKPOINT_NAME = "checkpoint.pt"
+SAMPLES = 64
+"""Answers to each held-out prompt."""
 
 
 @dataclass(kw_only=True)
@@ -66,12 +68,12 @@ def train(config: TrainConfig) -> TrainResult:
     started = time.perf_counter()
     metrics_path = config.out / "metrics.jsonl"
     checkpoint = _find_checkpoint(config)
-    task = make_countdown(config.seed, config.training_prompts, config.evaluation_prompts)
+    task = make_countdown(config.task, config.seed, config.training_prompts, config.evaluation_prompts)
     warming = time.perf_counter()
     if checkpoint is None:
         model = warmed_up_model(task, config.seed, config.warmup_steps, config.cache_dir)
     else:
-        model = PrefixLM()
+        model = PrefixLM(task.rules)
     warmup_seconds = time.perf_counter() - warming
     run = _Progress(
         model=model,
@@ -86,10 +88,10 @@ def train(config: TrainConfig) -> TrainResult:
         if checkpoint is None:
             run.before = _evaluate(run, config, log, "held_out", task.held_out)
             _validate(run, config, task, log)
-        with _scheduler(config, checkpoint) as fade:
+        with _scheduler(config, checkpoint) as (fade, registered):
             if checkpoint is None:
                 _checkpoint(run, config, fade, log)
-            _train_steps(run, config, task, fade, log, stop)
+            _train_steps(run, config, task, fade, registered, log, stop)
         after = _evaluate(run, config, log, "held_out", task.held_out)
         observations = sum(run.schedules.values())
         answered = run.schedules["SERVER"] + run.schedules["PINNED"]
@@ -118,13 +120,14 @@ def _train_steps(
     config: TrainConfig,
     task: Countdown,
     fade: FadeClient | None,
+    registered: RegisteredAdvantage | None,
     log: MetricsLog,
     stop: threading.Event,
 ) -> None:
     """Steps up to the last one or to the wish to stop, with evaluations and checkpoints in between."""
     with tqdm(desc=config.run, total=config.steps, initial=run.step, unit="step", mininterval=0.5) as bar:
         while run.step < config.steps and not stop.is_set():
-            record = _train_step(run, config, task, fade)
+            record = _train_step(run, config, task, fade, registered)
             log.write("step", record)
             at_end = run.step == config.steps
             if at_end or run.step % config.eval_every == 0:
@@ -140,7 +143,9 @@ def _train_steps(
         _checkpoint(run, config, fade, log)
 
 
-def _train_step(run: _Progress, config: TrainConfig, task: Countdown, fade: FadeClient | None) -> dict[str, Any]:
+def _train_step(
+    run: _Progress, config: TrainConfig, task: Countdown, fade: FadeClient | None, registered: RegisteredAdvantage | None
+) -> dict[str, Any]:
     """One generation batch: sampled, scored, reported, weighted by the schedule that comes back for it, learned from.
 
     Returns:
@@ -151,7 +156,7 @@ def _train_step(run: _Progress, config: TrainConfig, task: Countdown, fade: Fade
     prompts = torch.from_numpy(_prompt_batch(task.training, config.seed, run.prompts_seen, config.prompts))
     run.prompts_seen += config.prompts
     rollouts = run.model.sample(prompts, config.rollouts, run.sampling)
-    rewards = _rewards(prompts, rollouts)
+    rewards = _rewards(task, prompts, rollouts)
     entropy_nats, tokens = float(rollouts.entropy.sum(dtype=torch.float64)), int(rollouts.mask.sum())
 
     reporting = time.perf_counter()
@@ -164,7 +169,10 @@ def _train_step(run: _Progress, config: TrainConfig, task: Countdown, fade: Fade
         schedule = fade.observe(
             f"step-{run.step}", rewards=rows, groups=groups, entropy=(entropy_nats, tokens), trainer_step=run.step
         )
-        advantages = schedule.advantages(rows, groups).view_as(rewards)
+        advantages = (registered or schedule.advantages)(rows, groups).view_as(rewards)
+        if config.apply_lr_scale:
+            for parameters in run.optimizer.param_groups:
+                parameters["lr"] = config.learning_rate * schedule.lr_scale
         scheduled = schedule.metrics()
         run.schedules[str(schedule.source)] += 1
     client_seconds = time.perf_counter() - reporting
@@ -175,6 +183,9 @@ def _train_step(run: _Progress, config: TrainConfig, task: Countdown, fade: Fade
         "solve_rate": float(rewards.mean(dtype=torch.float64)),
         "entropy_nats": entropy_nats / tokens,
         "loss": loss,
+        "success_mass": float(advantages.clamp(min=0).mean(dtype=torch.float64)),
+        "failure_mass": float(-advantages.clamp(max=0).mean(dtype=torch.float64)),
+        "informative_groups": float((advantages != 0).any(dim=1).double().mean()),
         "seconds": time.perf_counter() - started,
         "client_seconds": client_seconds,
         **scheduled,
@@ -220,17 +231,20 @@ def _prompt_batch(training: IntArray, seed: int, seen: int, count: int) -> IntAr
     return batch
 
 
-def _rewards(prompts: Tensor, rollouts: Rollouts) -> Tensor:
+def _rewards(task: Countdown, prompts: Tensor, rollouts: Rollouts) -> Tensor:
     """[P, R] float32: 1 for a right answer, 0 for any other."""
     per_prompt = rollouts.answers.shape[1]
-    right = solved(prompts.repeat_interleave(per_prompt, dim=0).numpy(), rollouts.answers.flatten(0, 1).numpy())
+    rows = prompts.repeat_interleave(per_prompt, dim=0)
+    right = solved(task.rules, rows.numpy(), rollouts.answers.flatten(0, 1).numpy())
     return torch.from_numpy(right).view(-1, per_prompt).float()
 
 
-def _evaluate(run: _Progress, config: TrainConfig, log: MetricsLog, split: str, prompts: IntArray) -> dict[int, float]:
+def _evaluate(
+    run: _Progress, config: TrainConfig, log: MetricsLog, split: str, prompts: IntArray, samples: int = SAMPLES
+) -> dict[int, float]:
     """Measures the policy as it stands on a split, logs it, and returns pass@k by k."""
     started = time.perf_counter()
-    measured = evaluate(run.model, prompts, config.seed, run.step)
+    measured = evaluate(run.model, prompts, samples, config.seed, run.step)
     pass_at = {f"pass@{k}": value for k, value in measured.pass_at.items()}
     seconds = time.perf_counter() - started
     line = {"step": run.step, "split": split, **pass_at, "entropy_nats": measured.entropy_nats, "seconds": seconds}
@@ -240,22 +254,24 @@ def _evaluate(run: _Progress, config: TrainConfig, log: MetricsLog, split: str, 
 
 def _validate(run: _Progress, config: TrainConfig, task: Countdown, log: MetricsLog) -> None:
     """A point of the curve."""
-    run.shown["pass@1"] = f"{_evaluate(run, config, log, 'validation', task.validation)[1]:.3f}"
+    measured = _evaluate(run, config, log, "validation", task.validation, config.curve_samples)
+    run.shown["pass@1"] = f"{measured[1]:.3f}"
 
 
 @contextmanager
-def _scheduler(config: TrainConfig, checkpoint: Checkpoint | None) -> Iterator[FadeClient | None]:
-    """The client, put back to the checkpoint's point of the run, and closed in the end."""
-    fade = open_scheduler(config)
-    if fade is None:
-        yield None
-        return
-    try:
-        if checkpoint is not None and checkpoint.fade is not None:
+def _scheduler(
+    config: TrainConfig, checkpoint: Checkpoint | None
+) -> Iterator[tuple[FadeClient | None, RegisteredAdvantage | None]]:
+    """The client, put back to the checkpoint's point of the run, and the advantage in its schedule's place; closed in the end."""
+    with ExitStack() as stack:
+        fade, registered = open_scheduler(config), registered_advantage(config)
+        if fade is not None:
+            stack.callback(fade.close)
+        if registered is not None:
+            stack.callback(registered.close)
+        if fade is not None and checkpoint is not None and checkpoint.fade is not None:
             fade.load_state_dict(checkpoint.fade)
-        yield fade
-    finally:
-        fade.close()
+        yield fade, registered
 
 
 def _find_checkpoint(config: TrainConfig) -> Checkpoint | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from fade_trainer.checkpoint import save_atomically
 from fade_trainer.model import PrefixLM, answer_mask
 from fade_trainer.randomness import torch_stream
+from fade_trainer.rules import Rules
 from fade_trainer.task import Countdown
 
 BATCH = 256
@@ -32,7 +33,7 @@ def warmed_up_model(task: Countdown, seed: int, steps: int, cache_dir: Path | No
     digest.update(task.demonstration_prompts.tobytes())
     digest.update(task.demonstrations.tobytes())
     path = (cache_dir or user_cache_path("fade-scheduler")) / f"warmup-{digest.hexdigest()[:24]}.pt"
-    model = _initial_model(seed)
+    model = _initial_model(task.rules, seed)
     if path.exists():
         model.load_state_dict(torch.load(path, weights_only=True))
     else:
@@ -41,11 +42,11 @@ def warmed_up_model(task: Countdown, seed: int, steps: int, cache_dir: Path | No
     return model
 
 
-def _initial_model(seed: int) -> PrefixLM:
+def _initial_model(rules: Rules, seed: int) -> PrefixLM:
     """Random weights that depend on the seed alone; torch's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_stream(seed, "weights").initial_seed())
-        return PrefixLM()
+        return PrefixLM(rules)
 
 
 def _imitate(model: PrefixLM, task: Countdown, seed: int, steps: int) -> None:
@@ -56,7 +57,7 @@ def _imitate(model: PrefixLM, task: Countdown, seed: int, steps: int) -> None:
     for _ in range(steps):
         batch = torch.randint(len(prompts), (BATCH,), generator=generator)
         shown = answers[batch].unsqueeze(1)
-        mask: Tensor = answer_mask(shown)
+        mask: Tensor = answer_mask(shown, task.rules.end)
         loss = -(model.logprobs(prompts[batch], shown) * mask).sum() / mask.sum()
         optimizer.zero_grad()
         torch.autograd.backward(loss)
