@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from fade_core.errors import InvalidConfigError
 
-AlphaRule = Literal["solve_rate", "fixed", "log_decay"]
+AlphaRule = Literal["solve_rate", "fixed", "log_decay", "entropy"]
 DeltaRule = Literal["additive", "ratio", "fixed", "log_decay"]
 Scale = Literal["none", "match_grpo"]
 Estimator = Literal["plug_in", "subset"]
@@ -49,7 +49,8 @@ class RunConfig:
     alpha_rule: AlphaRule = _knob(
         "solve_rate",
         "",
-        "How alpha follows the run: `solve_rate` (FADE), `fixed` at `alpha`, or `log_decay` from `alpha_max` to `alpha_min`.",
+        "How alpha follows the run: `solve_rate` (FADE), `fixed` at `alpha`, or from `alpha_max` to `alpha_min`: with the count"
+        " (`log_decay`), or as entropy falls from its start to the target (`entropy`).",
     )
     alpha: float = _knob(1.0, "", "Alpha under `alpha_rule = fixed`, 0.5 or more.")
     alpha_min: float = _knob(1.0, "", "Smallest scheduled alpha, 1 or more.")

@@ -57,7 +57,7 @@ def schedule_of(config: RunConfig, state: EnvironmentState) -> Schedule:
     ``scale`` is 1: a ``match_grpo`` factor belongs to one observation.
     """
     target = target_entropy(config, state)
-    alpha, delta = _alpha(config, state), _delta(config, state, target)
+    alpha, delta = _alpha(config, state, target), _delta(config, state, target)
     if config.mode == "pinned":
         alpha, delta = config.pinned_alpha, config.pinned_delta
     phase: Phase = "exploring" if delta >= config.delta_max else "floor" if delta <= config.delta_min else "exploiting"
@@ -77,7 +77,7 @@ def target_entropy(config: RunConfig, state: EnvironmentState) -> float | None:
     """h_target in nats per token: absolute, or a fraction of the declared or measured initial entropy; None until known."""
     if config.target_entropy_nats is not None:
         return config.target_entropy_nats
-    initial = state.initial_entropy_nats if config.initial_entropy_nats is None else config.initial_entropy_nats
+    initial = _initial_entropy(config, state)
     return None if initial is None else config.target_entropy_fraction * initial
 
 
@@ -110,11 +110,22 @@ def apply_schedules(groups: Groups, environments: Sequence[str], schedules: Mapp
     return advantages
 
 
-def _alpha(config: RunConfig, state: EnvironmentState) -> float:
+def _initial_entropy(config: RunConfig, state: EnvironmentState) -> float | None:
+    """In nats per token: declared, or measured, or not known yet."""
+    return state.initial_entropy_nats if config.initial_entropy_nats is None else config.initial_entropy_nats
+
+
+def _alpha(config: RunConfig, state: EnvironmentState, target: float | None) -> float:
     if config.alpha_rule == "fixed":
         return config.alpha
     if config.alpha_rule == "log_decay":
         return config.alpha_max - (config.alpha_max - config.alpha_min) * _decay(config, state)
+    if config.alpha_rule == "entropy":
+        initial = _initial_entropy(config, state)
+        if initial is None or target is None or state.entropy_nats is None:
+            return config.alpha_max
+        left = _clip((state.entropy_nats - target) / (initial - target), 0.0, 1.0) if initial > target else 0.0
+        return config.alpha_min + (config.alpha_max - config.alpha_min) * left
     if state.solve_rate <= 0:
         return config.alpha_max
     return _clip(1.5 * (1 - state.solve_rate) / state.solve_rate, config.alpha_min, config.alpha_max)
@@ -139,7 +150,7 @@ def _lr_scale(config: RunConfig, state: EnvironmentState) -> float:
     if config.lr_rule == "none":
         return 1.0
     if config.lr_rule == "entropy":
-        initial = state.initial_entropy_nats if config.initial_entropy_nats is None else config.initial_entropy_nats
+        initial = _initial_entropy(config, state)
         if initial is None or state.entropy_nats is None:
             return 1.0
         return _clip(state.entropy_nats / initial, config.lr_min, 1.0) if initial > 0 else 1.0

@@ -147,6 +147,19 @@ def test_log_decay_goes_from_one_end_to_the_other_with_the_logarithm_of_the_coun
         assert schedule.delta == pytest.approx(1 - 0.7 * share, rel=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("entropy", "initial", "alpha"),
+    [(1.0, 1.0, 3.0), (0.75, 1.0, 2.0), (0.5, 1.0, 1.0), (0.1, 1.0, 1.0), (1.4, 1.0, 3.0), (None, None, 3.0), (None, 1.0, 3.0)],
+)
+def test_alpha_from_entropy_falls_from_the_start_to_the_target(
+    entropy: float | None, initial: float | None, alpha: float
+) -> None:
+    state = EnvironmentState(solve_rate=0.9, entropy_nats=entropy, initial_entropy_nats=initial)
+    assert schedule_of(RunConfig(alpha_rule="entropy"), state).alpha == pytest.approx(alpha, rel=1e-14)
+    declared = RunConfig(alpha_rule="entropy", initial_entropy_nats=0.4, target_entropy_nats=0.5)
+    assert schedule_of(declared, state).alpha == (3.0 if entropy is None else 1.0)  # it starts below its target
+
+
 def test_pinned_and_shadow_modes() -> None:
     state = EnvironmentState(solve_rate=0.2, entropy_nats=0.1, initial_entropy_nats=1.0)
     pinned = schedule_of(RunConfig(mode="pinned", pinned_alpha=1.75, pinned_delta=0.6), state)

@@ -58,7 +58,7 @@ def recorded(config: RunConfig, seed: int, length: int) -> tuple[list[Telemetry]
         quorum=st.floats(0, 1),
         entropy_warmup=st.integers(1, 5),
         delta_rule=st.sampled_from(["additive", "ratio", "log_decay"]),
-        alpha_rule=st.sampled_from(["solve_rate", "log_decay"]),
+        alpha_rule=st.sampled_from(["solve_rate", "log_decay", "entropy"]),
     ),
 )
 def test_under_the_runs_own_settings_it_is_what_was_recorded_bit_for_bit(seed: int, config: RunConfig) -> None:

@@ -83,6 +83,7 @@ CONFIGS = [
     RunConfig(target_entropy_fraction=0.3, initial_entropy_nats=2.0, entropy_warmup=7, vocabulary_size=32000),
     RunConfig(scale="match_grpo", estimator="subset", quorum=0.0, max_policy_lag=0, group_size=8, decay_observations=5),
     RunConfig(likelihood=0.25, lr_rule="cosine", lr_min=0.1, lr_observations=500),
+    RunConfig(alpha_rule="entropy"),
     RunConfig(mode="pinned", pinned_alpha=2.0, pinned_delta=0.5, entropy_baseline=3, alpha_rule="log_decay", delta_rule="ratio"),
 ]
 

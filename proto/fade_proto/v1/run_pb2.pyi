@@ -35,6 +35,8 @@ class _AlphaRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AlphaRule.V
     """Always `alpha`."""
     ALPHA_RULE_LOG_DECAY: _AlphaRule.ValueType  # 3
     """From alpha_max to alpha_min with the logarithm of the observation count (an ablation)."""
+    ALPHA_RULE_ENTROPY: _AlphaRule.ValueType  # 4
+    """From alpha_max to alpha_min as the entropy average falls from its start to h_target (an ablation)."""
 
 class AlphaRule(_AlphaRule, metaclass=_AlphaRuleEnumTypeWrapper):
     """How alpha follows the run."""
@@ -47,6 +49,8 @@ ALPHA_RULE_FIXED: AlphaRule.ValueType  # 2
 """Always `alpha`."""
 ALPHA_RULE_LOG_DECAY: AlphaRule.ValueType  # 3
 """From alpha_max to alpha_min with the logarithm of the observation count (an ablation)."""
+ALPHA_RULE_ENTROPY: AlphaRule.ValueType  # 4
+"""From alpha_max to alpha_min as the entropy average falls from its start to h_target (an ablation)."""
 Global___AlphaRule: _TypeAlias = AlphaRule  # noqa: Y015
 
 class _DeltaRule:
