@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fade_service.access.bodies import LIMIT_BYTES, OPEN_LIMIT_BYTES, bounded
 from fade_service.access.limits import HEADER_LIMIT_BYTES
 from fade_service.access.policy import OPEN, ROUTES, Access, Caller, is_loopback
 from fade_service.access.tls import subjects_of_connection
@@ -59,25 +60,27 @@ class HttpGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                self._check(scope)
+                limit = self._check(scope)
             except ServiceError as refusal:
                 await self._refused(refusal)(scope, receive, send)
                 return
+            receive = bounded(receive, limit)
         await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> int:
+        """Lets the request in, or raises; how many bytes its body may have."""
         found = self._route(scope)
         if found is None:
-            return
+            return OPEN_LIMIT_BYTES
         route, parameters = found
         headers, reads = Headers(scope=scope), scope["method"] in _READING
         if not reads:
             self._check_site(headers)
         if not self._access.asks:
-            return
+            return LIMIT_BYTES
         rule = ROUTES.get(route if reads else f"{scope['method']} {route}")
         if rule == OPEN:
-            return
+            return OPEN_LIMIT_BYTES
         caller = self._access.admit(f"{scope['method']} {route}", rule, _authorization(headers))
         subjects = scope.get(_SUBJECTS, ())
         self._access.check_subjects(subjects)
@@ -85,6 +88,7 @@ class HttpGate:
         if rule.project:
             caller.check_project(parameters.get(rule.project, ALL_PROJECTS))
         scope[_CALLER] = replace(caller, subject=", ".join(sorted(subjects)))
+        return LIMIT_BYTES
 
     def _check_site(self, headers: Headers) -> None:
         """Refuses a change that another site's page may have sent from this browser."""

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+from starlette.exceptions import HTTPException
 
 from fade_service.errors import ServiceError, invalid
 
@@ -24,7 +25,11 @@ _HTTP_STATUS = {
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
+    "UNIMPLEMENTED": 405,
 }
+
+_REASONS = {404: "ROUTE_NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "MESSAGE_TOO_LARGE"}
+"""Of what the framework answers by itself."""
 
 
 def of_message(message: Message) -> JSONResponse:
@@ -73,8 +78,23 @@ def of_invalid(error: RequestValidationError) -> JSONResponse:
     return answer
 
 
+def of_framework(error: HTTPException, path: str) -> Response:
+    """No such route, no such method on it, too large a body: in the form of every refusal."""
+    problem = f"{path}: {error.detail}"
+    answer = of_refusal(ServiceError(_REASONS.get(error.status_code, "INVALID_FIELD"), "{problem}", problem=problem))
+    answer.status_code = error.status_code
+    answer.headers.update(error.headers or {})
+    return answer
+
+
 def of_refusal(error: ServiceError) -> JSONResponse:
     """What was refused, and why."""
-    body = {"code": error.code, "reason": error.reason, "message": str(error), "metadata": error.metadata}
+    metadata = {name: _unicode(value) for name, value in error.metadata.items()}
+    body = {"code": error.code, "reason": error.reason, "message": _unicode(str(error)), "metadata": metadata}
     headers = {"WWW-Authenticate": "Bearer"} if error.code == "UNAUTHENTICATED" else None
     return JSONResponse({"error": body}, _HTTP_STATUS[error.code], headers)
+
+
+def _unicode(text: str) -> str:
+    """The text without lone surrogates, which JSON can carry in and UTF-8 cannot carry out."""
+    return text.encode(errors="backslashreplace").decode()

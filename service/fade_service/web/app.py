@@ -7,14 +7,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
 
 from fade_service.access.http_gate import HttpGate
 from fade_service.access.policy import Access
-from fade_service.errors import ServiceError
+from fade_service.errors import ServiceError, invalid
 from fade_service.health import Health
 from fade_service.insight import Insight
 from fade_service.metrics import Metrics
-from fade_service.web.answers import REFUSAL_SCHEMA, of_invalid, of_refusal
+from fade_service.web.answers import REFUSAL_SCHEMA, of_framework, of_invalid, of_refusal
 from fade_service.web.courses import add_courses
 from fade_service.web.events import add_events
 from fade_service.web.explorer import add_explorer
@@ -41,6 +42,14 @@ def make_app(insight: Insight, metrics: Metrics, health: Health, access: Access)
     @app.exception_handler(RequestValidationError)
     def refuse_value(request: Request, error: RequestValidationError) -> JSONResponse:
         return of_invalid(error)
+
+    @app.exception_handler(UnicodeEncodeError)
+    def refuse_text(request: Request, error: UnicodeEncodeError) -> JSONResponse:
+        return of_refusal(invalid("body", "holds {text}, which is no Unicode text", text=ascii(error.object)))
+
+    @app.exception_handler(HTTPException)
+    def refuse_request(request: Request, error: HTTPException) -> Response:
+        return of_framework(error, request.url.path)
 
     @app.get("/healthz", tags=["health"])
     def healthz() -> dict[str, str]:
