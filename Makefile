@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GENERATOR := .venv-proto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo system system-all test test-all lint audit format proto faults fuzz docs bench clean
+.PHONY: help demo system system-all test test-all lint audit format proto faults fuzz docs experiment bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ fuzz: $(VENV)/.installed ## Send requests changed at random to a live server: SE
 
 docs: $(VENV)/.installed ## Write the pages that are made from the code
 	$(BIN)/python docs/render.py
+
+experiment: $(VENV)/.installed ## Train all that docs/evidence.md rests on, over all cores (days on two); stops and goes on
+	$(BIN)/fade compare --plan --results trainer_ref/evidence/results.jsonl --report var/compare
 
 bench: $(VENV)/.installed ## Measure the service against its floor; JSON in var/bench
 	$(BIN)/python -m tests.bench

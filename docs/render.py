@@ -9,8 +9,12 @@ from pathlib import Path
 
 from fade_core import RunConfig
 from fade_service.cli import register
+from fade_trainer.compare.report import markdown_tables
+from fade_trainer.compare.results import read_results
 
 FOLDER = Path(__file__).parent
+
+_TABLES_BEGIN, _TABLES_END = "<!-- tables: made by `make docs` -->", "<!-- end of tables -->"
 
 _OPTIONS_HEAD = """# Options of `fade serve`
 
@@ -56,7 +60,14 @@ def options() -> str:
     return _OPTIONS_HEAD + "".join(rows)
 
 
-PAGES = {"configuration.md": configuration, "options.md": options}
+def evidence() -> str:
+    """The experiment's page with the tables of the stored results."""
+    head, mark, rest = (FOLDER / "evidence.md").read_text().partition(_TABLES_BEGIN)
+    tables = markdown_tables(read_results(FOLDER.parent / "trainer_ref/evidence/results.jsonl"))
+    return f"{head}{mark}\n{tables}{_TABLES_END}{rest.partition(_TABLES_END)[2]}"
+
+
+PAGES = {"configuration.md": configuration, "options.md": options, "evidence.md": evidence}
 
 
 if __name__ == "__main__":

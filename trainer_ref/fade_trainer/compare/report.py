@@ -16,7 +16,15 @@ from fade_trainer.compare.export import as_json
 from fade_trainer.compare.results import Result
 from fade_trainer.compare.rows import Analysis, Standings, analyse
 from fade_trainer.compare.statistics import FEW_SEEDS
-from fade_trainer.compare.tables import FEW_SEEDS_MARK, goals_table, learning_rates_table, markdown, tables_of, view_title
+from fade_trainer.compare.tables import (
+    FEW_SEEDS_MARK,
+    goals_table,
+    headline,
+    learning_rates_table,
+    markdown,
+    tables_of,
+    view_title,
+)
 
 _FIGURES: dict[str, tuple[str, Callable[[Standings], Figure]]] = {
     "pass-at-1": ("pass@1 against the step, mean over seeds with a band of one standard deviation", figures.curves),
@@ -44,13 +52,13 @@ def write_report(results: Sequence[Result], out: Path) -> None:
 
 
 def markdown_tables(results: Iterable[Result]) -> str:
-    """The goals, and each setting's learning rates and outcomes, for a page of documentation.
+    """The headline, the goals, and each setting's tables, for a page of documentation.
 
     Raises:
         ValueError: There are no results.
     """
     analyses = analyse(results)
-    parts = [markdown(goals_table(analyses))]
+    parts = [headline(analyses), markdown(goals_table(analyses))]
     for analysis in analyses:
         parts.append(f"### {analysis.comparison.setting.title}\n")
         rates = learning_rates_table(analysis)

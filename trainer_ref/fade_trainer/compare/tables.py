@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fade_trainer.compare.rows import RATIO_GOAL, REFERENCE, SHARES, Analysis, Row, Standings, goals
-from fade_trainer.compare.statistics import FEW_SEEDS, Estimate, estimate
+from fade_trainer.compare.statistics import FEW_SEEDS, Estimate, difference, estimate
 from fade_trainer.compare.views import CHOSEN_BY
 
 FEW_SEEDS_MARK = "†"
@@ -15,6 +15,8 @@ FEW_SEEDS_MARK = "†"
 
 _SHOWN = {"pass@1": "pass@1", "pass@4": "pass@4", "pass@16": "pass@16", "pass@64": "pass@64", "entropy_nats": "entropy, nats"}
 """Measures in columns; JSON has every k."""
+
+_ENDS = ("pass@1", "pass@64")
 
 _UNKNOWN = "–"
 
@@ -50,6 +52,24 @@ def goals_table(analyses: Iterable[Analysis]) -> Table:
         " steps to it, and the difference in pass@64 at the end. Within noise: the 95 % interval has both sides of the goal, or"
         " there is a single seed.",
     )
+
+
+def headline(analyses: Iterable[Analysis]) -> str:
+    """Per setting a line: FADE against the best static method, each at its own best learning rate, and that against GRPO."""
+    lines = []
+    for analysis in analyses:
+        standings = analysis.standings[0]
+        by_method = {row.arm.method: row for row in standings.rows}
+        static = standings.best_static
+        for mine, theirs in ((by_method.get(REFERENCE), static), (by_method.get(REFERENCE), by_method.get("grpo-mean"))):
+            if mine is not None and theirs is not None and mine.arm.method != theirs.arm.method:
+                one, many = (difference(*(row.arm.after("held_out", name) for row in (mine, theirs))) for name in _ENDS)
+                if one is not None and many is not None:
+                    named = f"{mine.arm.title} minus {_name(standings, theirs)}, {_seeds(one.seeds)} paired seeds"
+                    lines.append(
+                        f"- {analysis.comparison.setting.title}: {named}: pass@1 {_change(one)}, pass@64 {_change(many)}"
+                    )
+    return "\n".join(dict.fromkeys(lines)) + "\n"
 
 
 def tables_of(analysis: Analysis, standings: Standings) -> list[Table]:
