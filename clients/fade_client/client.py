@@ -30,7 +30,7 @@ class FadeClient:
             ``FADE_ADDRESS``.
         run: The run's id, 1 to 63 lower-case letters, digits and inner hyphens; default ``FADE_RUN``. A run that exists is
             joined: its stored configuration wins, and each difference is logged.
-        project: The project's id.
+        project: The project's id; default ``FADE_PROJECT``, else "default".
         config: Configuration of the run where it does not exist yet; None means the defaults.
         token: Sent as a bearer token; default ``FADE_TOKEN``, else none.
         tls_ca: A PEM file of the authorities that the service's certificate must hang on; default ``FADE_TLS_CA``, else
@@ -60,7 +60,7 @@ class FadeClient:
         address: str | None = None,
         *,
         run: str | None = None,
-        project: str = "default",
+        project: str | None = None,
         config: RunConfig | None = None,
         token: str | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
@@ -76,7 +76,7 @@ class FadeClient:
         settings = Settings(
             address=read_address(address, os.environ),
             run=required("run", run, "FADE_RUN", os.environ),
-            project=project,
+            project=os.environ.get("FADE_PROJECT") or "default" if project is None else project,
             config=config,
             token=read_token(token, os.environ),
             tls=read_tls(tls_ca, tls_certificate, os.environ),

@@ -28,10 +28,9 @@ _shared: FadeClient | None = None
 def client_from_environment(**settings: Any) -> FadeClient:
     """A client for a trainer that leaves no place to build one, nor to close one: it is closed when the process ends.
 
-    ``FADE_ADDRESS``, ``FADE_RUN`` and ``FADE_TOKEN`` as for :class:`FadeClient`; ``FADE_PROJECT`` names the project;
-    ``FADE_CONFIG`` is the run's configuration where it does not exist yet: a JSON object, or the path of a file with one;
-    ``FADE_TIMEOUT_SECONDS`` the longest that one call may take. The advantages are in the rewards' own units, as the trainer's
-    were.
+    ``FADE_ADDRESS``, ``FADE_RUN``, ``FADE_PROJECT`` and ``FADE_TOKEN`` as for :class:`FadeClient`; ``FADE_CONFIG`` is the run's
+    configuration where it does not exist yet: a JSON object, or the path of a file with one; ``FADE_TIMEOUT_SECONDS`` the longest
+    that one call may take. The advantages are in the rewards' own units, as the trainer's were.
 
     Args:
         settings: Arguments of :class:`FadeClient` that win over the environment.
@@ -39,7 +38,7 @@ def client_from_environment(**settings: Any) -> FadeClient:
     Raises:
         SettingsError: A variable is missing or wrong.
     """
-    given = {"project": os.environ.get("FADE_PROJECT") or "default", "advantage_units": "declared", **settings}
+    given = {"advantage_units": "declared", **settings}
     if given.get("config") is None and (text := os.environ.get("FADE_CONFIG")):
         given["config"] = _config(text)
     if seconds := os.environ.get("FADE_TIMEOUT_SECONDS"):

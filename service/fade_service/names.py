@@ -14,6 +14,9 @@ _ID_RULE = "1 to 63 lower-case letters, digits and inner hyphens"
 
 MAX_CLIENT_ID_LENGTH = 128
 
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of writing: in a terminal they are commands, in a log they hide lines."""
+
 
 def run_name(project: str, run: str) -> str:
     """ "projects/{project}/runs/{run}"."""
@@ -62,7 +65,25 @@ def checked_client_id(field: str, value: str) -> str:
     Raises:
         ServiceError: INVALID_FIELD.
     """
-    if not 1 <= len(value) <= MAX_CLIENT_ID_LENGTH:
-        problem = "has {length} characters; give 1 to {most}"
-        raise invalid(field, problem, length=len(value), most=MAX_CLIENT_ID_LENGTH)
+    if not value:
+        raise invalid(field, "has 0 characters; give 1 to {most}", most=MAX_CLIENT_ID_LENGTH)
+    return checked_text(field, value, MAX_CLIENT_ID_LENGTH)
+
+
+def checked_text(field: str, value: str, most: int) -> str:
+    """What the client wrote freely and people will read.
+
+    Raises:
+        ServiceError: INVALID_FIELD; it is longer than ``most`` characters, or holds a control character.
+    """
+    if len(value) > most:
+        raise invalid(field, "has {length} characters; give up to {most}", length=len(value), most=most)
+    found = _UNPRINTABLE.search(value)
+    if found:
+        raise invalid(
+            field,
+            "holds the control character {character} at {place}; leave it out",
+            character=ascii(found[0]),
+            place=found.start(),
+        )
     return value

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import grpc
 import pytest
 
 from fade_client import FadeClient, SettingsError
+from fade_proto.v1.scheduler_pb2 import GetRunRequest
+from fade_proto.v1.scheduler_pb2_grpc import SchedulerServiceStub
 
 Connect = Callable[..., FadeClient]
 
@@ -135,3 +138,16 @@ def test_an_address_where_nobody_answers_is_said_with_what_to_check(
     client.observe(**batch(4))
     assert "check FADE_ADDRESS" not in said()[-1], "somebody did answer there"
     front.mode = "pass"
+
+
+def test_the_project_comes_from_the_environment_where_it_is_not_given(
+    server: str, batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FADE_PROJECT", "lab")
+    with FadeClient(server, run="of-the-environment") as client, FadeClient(server, run="given", project="other") as other:
+        for one in (client, other):
+            assert one.observe(**batch(0)).source == "SERVER"
+    with grpc.insecure_channel(server) as channel:
+        for name in ("projects/lab/runs/of-the-environment", "projects/other/runs/given"):
+            found = SchedulerServiceStub(channel).GetRun(GetRunRequest(name=name), timeout=10)
+            assert found.revision == 1

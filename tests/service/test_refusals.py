@@ -57,6 +57,14 @@ def _set(**fields: Any) -> Break:
 
 
 BAD: dict[str, tuple[Break, str]] = {
+    **{
+        f"{ascii(text)} in the writer": (_set(writer=f"a{text}b"), "writer")
+        for text in ("\x1b[31m", "\n", "\x00", "\x85", "\u202e")
+    },
+    "an escape in the id": (_set(observation_id="a\x1b"), "observation_id"),
+    "an escape in an environment": (_environment(environment="a\x1b"), "environments"),
+    "a long environment": (_environment(environment="a" * 129), "environments"),
+    "a bell in a group's environment": (lambda request: request.groups.environments.extend(["\x07"] * 2), "environments"),
     "infinite reward": (_reward(2, math.inf), "rows.rewards[2]"),
     "reward of minus infinity": (_reward(0, -math.inf), "rows.rewards[0]"),
     "reward above the range": (_reward(3, 1.01), "rows.rewards[3]"),
@@ -148,7 +156,6 @@ LONG = "€" * 20_000
 def _long_kinds(client: Any) -> None:
     for number in range(2):
         request = client.report(f"b{number}", [1.0, 0.0], [0, 0])
-        request.groups.environments.append(LONG)
         request.entropy.MergeFrom(observation_pb2.Entropy(sum_nats=1.0, token_count=1, kind=f"{LONG}{number}"))
         client.send(request)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from fade_service.errors import invalid
+from fade_service.names import checked_text
 
 HEADER_LIMIT_BYTES = 16 * 2**10
 """Of all headers of an HTTP request, and of all metadata of a gRPC call."""
@@ -15,12 +15,10 @@ TEXTS = {"UpdateRun": ("reason", 1000), "Observe": ("late.source", 128)}
 
 
 def check_text(method: str, request: Any) -> None:
-    """Refuses a text that is too long.
+    """Refuses a text that is too long, or that holds a control character.
 
     Raises:
         ServiceError: INVALID_FIELD.
     """
     field, most = TEXTS[method]
-    length = len(attrgetter(field)(request))
-    if length > most:
-        raise invalid(field, "has {length} characters; give up to {most}", length=length, most=most)
+    checked_text(field, attrgetter(field)(request), most)

@@ -32,7 +32,7 @@ from fade_service.errors import (
     invalid,
     of_maths,
 )
-from fade_service.names import checked_client_id, checked_run_name
+from fade_service.names import MAX_CLIENT_ID_LENGTH, checked_client_id, checked_run_name, checked_text
 from fade_service.runs import COMMIT_ATTEMPTS, Change, Head, LoadedRun, Runs, contention, now
 from fade_service.store.base import StoredObservation
 
@@ -100,6 +100,8 @@ def _read(request: ObserveRequest) -> _Report:
         batch = batch_from_proto(request)
     except FadeError as error:
         raise of_maths(error) from None
+    for environment in {*batch.environments, *batch.reports}:
+        checked_text("environments", environment, MAX_CLIENT_ID_LENGTH)
     return _Report(request, batch, report_digest(batch))
 
 

@@ -74,11 +74,11 @@ def test_a_runs_life_is_told_with_what_changed(guarded: Place, log: Log) -> None
         stub.CreateRun(CreateRunRequest(parent="projects/lab", run_id="audited"), **ADMIN)
         assert log.line() == {"method": "CreateRun", **common}  # joined: nothing changed
 
-        stub.UpdateRun(update(name, "too\nwild", alpha_max=2.0, mode=observation_pb2.MODE_PINNED, pinned_alpha=1.5), **ADMIN)
+        stub.UpdateRun(update(name, 'too "wild"', alpha_max=2.0, mode=observation_pb2.MODE_PINNED, pinned_alpha=1.5), **ADMIN)
         assert log.line() == {
             "method": "UpdateRun",
             **common,
-            "reason": "too\nwild",
+            "reason": 'too "wild"',
             "changed": {
                 "config_revision": ["1", "2"],
                 "config.alpha_max": [2.5, 2.0],
