@@ -18,6 +18,8 @@ from fade_client.version import VERSION
 from fade_core import MATHS_VERSION, FadeError
 from fade_proto.v1 import run_pb2
 
+_VERSION = f"fade-scheduler {VERSION} (maths {MATHS_VERSION})"
+
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
 
@@ -29,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=exits.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=_VERSION)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _register(commands, parser)
     operate.register(commands)
@@ -44,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FadeClientError, FadeError) as error:
         code, line = exits.explain(error)
         print(f"fade: {line}", file=sys.stderr)
-    except BrokenPipeError:  # who read the output has seen enough
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # which says that who read the output has seen enough
+            print(f"fade: {error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         code = exits.FAILED
     except KeyboardInterrupt:
@@ -60,7 +65,9 @@ def _register(commands: Subparsers[argparse.ArgumentParser], parser: argparse.Ar
     status = commands.add_parser("status", help=summary, epilog=f"{exits.EXIT_CODES}", formatter_class=raw)
     status.add_argument("--address", "--server", metavar="HOST:PORT", help=f"default: FADE_ADDRESS, else {DEFAULT_ADDRESS}")
     status.add_argument("--project", default="-", help='the project whose runs are listed; "-" for all (default)')
-    status.add_argument("--timeout-seconds", type=float, default=2.0, help="longest time that a call may take (default: 2)")
+    status.add_argument(
+        "--timeout-seconds", type=operate.seconds, default=2.0, help="longest time that a call may take (default: 2)"
+    )
     status.set_defaults(handler=_status)
     completion = commands.add_parser("completion", help="print a script that completes commands and options in your shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
@@ -68,7 +75,7 @@ def _register(commands: Subparsers[argparse.ArgumentParser], parser: argparse.Ar
 
 
 def _version(options: argparse.Namespace) -> int:
-    print(f"fade-scheduler {VERSION} (maths {MATHS_VERSION})")
+    print(_VERSION)
     return exits.DONE
 
 

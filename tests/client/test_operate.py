@@ -325,6 +325,71 @@ def test_a_wrong_command_line_is_code_2(command: list[str], problem: str) -> Non
     assert done.returncode == 2 and problem in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["runs", "show", "BAD_NAME"],
+        ["runs", "show", "projects/Bad!/runs/r"],
+        ["runs", "list", "--project", "Bad!"],
+        ["simulate", "r", "--alpha-rule", "foo"],
+        ["simulate", "r", "--points", "-1"],
+        ["simulate", "r", "--points", "0"],
+        ["simulate", "r", "--points", "99999999999"],
+        ["simulate", "r", "--set", "alpha_max=2,alpha_max=3"],
+        ["pin", "r", "--alpha", "0", "--delta", "1"],
+        ["pin", "r", "--alpha", "1", "--delta", "inf"],
+        ["status", "--timeout-seconds", "nan"],
+        ["status", "--timeout-seconds", "-1"],
+        ["status", "--timeout-seconds", "1e30"],
+    ],
+)
+def test_a_value_out_of_bounds_is_a_wrong_command_line(command: list[str]) -> None:
+    done = fade(*command, FADE_ADDRESS="localhost:1")
+    assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
+    assert command[-1] in done.stderr or "argument" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["runs", "list"], ["runs", "show", "r"]])
+def test_a_project_in_the_environment_that_is_none_is_code_2(command: list[str]) -> None:
+    done = fade(*command, FADE_ADDRESS="localhost:1", FADE_PROJECT="Bad!")
+    assert done.returncode == 2 and "FADE_PROJECT" in done.stderr
+
+
+def test_what_the_service_cannot_take_and_an_output_that_cannot_be_written_are_one_line(mixed: str, folder: Path) -> None:
+    huge = fade("simulate", "mixed", "--decay-observations", "99999999999999999999", FADE_ADDRESS=mixed)
+    assert (huge.returncode, huge.stderr) == (2, "fade: decay_observations is 99999999999999999999, which is out of any range\n")
+    onto_a_folder = fade("runs", "export", "mixed", "--output", str(folder), FADE_ADDRESS=mixed)
+    assert onto_a_folder.returncode == 2 and "it is a folder" in onto_a_folder.stderr and not list(folder.iterdir())
+    for command in (["runs", "list"], ["runs", "export", "mixed"], ["runs", "show", "mixed", "--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [FADE, *command], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(FADE_ADDRESS=mixed), timeout=60
+            )
+        assert (done.returncode, done.stderr) == (1, "fade: [Errno 28] No space left on device\n")
+
+
+def test_absurd_weights_are_told_short_and_said_to_be_far_out(mixed: str) -> None:
+    done = fade("pin", "mixed", "--alpha", "1e308", "--delta", "1e308", "--yes", FADE_ADDRESS=mixed)
+    assert done.returncode == 0 and "1e+308" in done.stdout and "far outside what is usual" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) < 100
+    listed = fade("runs", "list", FADE_ADDRESS=mixed).stdout
+    assert max(map(len, listed.splitlines())) < 200
+    usual = fade("pin", "mixed", "--alpha", "2", "--delta", "0.5", "--yes", FADE_ADDRESS=mixed)
+    assert usual.returncode == 0 and "far outside" not in usual.stdout
+
+
+def test_a_table_keeps_its_lines_and_the_terminal_whatever_is_in_it() -> None:
+    made = text.table(("A", "B"), [["a\x1b[31m", "b\nc"], ["\u202ed", "ü ▁"]])
+    assert [line.split("  ")[0] for line in made.splitlines()] == ["A", "a\\x1b[31m", "\\u202ed"]
+    assert made.splitlines()[1].endswith("b\\nc") and made.splitlines()[2].endswith("ü ▁")
+
+
+def test_help_tells_what_each_simulated_setting_does() -> None:
+    told = " ".join(fade("simulate", "--help").stdout.split())
+    assert "Weight of the new value in both averages" in told and "In observations." in told
+    assert re.fullmatch(r"fade-scheduler \S+ \(maths \d+\)\n", fade("--version").stdout)
+
+
 def test_a_token_that_is_refused_says_what_to_do() -> None:
     with make_server(Access(tokens=Tokens(tokens_json()))) as running:
         address = with_runs(running).address
@@ -404,7 +469,7 @@ def test_the_reason_is_kept_and_unpin_and_mode_change_the_mode_alone(
 
 def test_values_out_of_bounds_are_refused_before_the_question(mixed: str, history: Any) -> None:
     done = fade("pin", "mixed", "--alpha", "0.2", "--delta", "1", "--server", mixed)
-    assert (done.returncode, done.stdout) == (1, "") and "pinned_alpha: is 0.2; it must be 0.5 or more" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "") and "--alpha: give a finite number, 0.5 or more" in done.stderr
     assert history("mixed").get().config_revision == 1
 
 

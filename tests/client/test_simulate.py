@@ -64,6 +64,7 @@ def test_json_has_every_number(address: str, capsys: pytest.CaptureFixture[str])
         (["--set", "alpha_max"], "'alpha_max' has no value"),
         (["--alpha-max", "many"], "alpha_max is 'many'; give a number"),
         (["--entropy-warmup", "1.5"], "give a whole number"),
+        (["--delta-rule", "sideways"], "choose one of"),
     ],
 )
 def test_a_wrong_command_line_is_told_as_such(
@@ -78,7 +79,6 @@ def test_a_wrong_command_line_is_told_as_such(
     ("arguments", "told"),
     [
         (["--alpha-max", "0.5"], "settings[0].config.alpha_max"),
-        (["--delta-rule", "sideways"], "choose one of"),
         (["--branch", "nowhere"], "has no branch"),
     ],
 )

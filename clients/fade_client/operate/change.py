@@ -14,6 +14,9 @@ from fade_core import DEFAULT_ENVIRONMENT, EnvironmentState, RunConfig, schedule
 from fade_proto.convert import config_from_proto, state_from_proto
 from fade_proto.v1 import observation_pb2, run_pb2, scheduler_pb2
 
+_ALPHA, _DELTA = 10.0, (0.05, 20.0)
+"""Weights that a run may be pinned at without a word: up to this alpha, and between these deltas."""
+
 
 def pin(remote: Remote, options: argparse.Namespace) -> int:
     """Fixes alpha and delta."""
@@ -78,6 +81,8 @@ def _difference(remote: Remote, run: run_pb2.Run, wanted: run_pb2.Run) -> Iterat
     for name, old in before.to_dict().items():
         if old != new[name]:
             yield f"  {name}: {old} -> {new[name]}"
+    if after.mode == "pinned" and not (after.pinned_alpha <= _ALPHA and _DELTA[0] <= after.pinned_delta <= _DELTA[1]):
+        yield f"  far outside what is usual: alpha up to {_ALPHA:g}, delta {_DELTA[0]:g} to {_DELTA[1]:g}"
     yield "what clients apply, as the averages stand now"
     environments = state_from_proto(remote.schedules(run.name).state).environments or {DEFAULT_ENVIRONMENT: EnvironmentState()}
     for name, state in environments.items():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,8 @@ from fade_client.operate.remote import CALL_SECONDS, DEFAULT_ADDRESS, Remote
 from fade_client.operate.show import show_run
 from fade_client.operate.simulate import SIMULATED, setting, simulate_run, value_of
 from fade_client.operate.watch import watch
+from fade_core import RunConfig
+from fade_core.config import SMALLEST_ALPHA, SMALLEST_DELTA
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 
@@ -25,6 +29,11 @@ _WATCH_CALL_SECONDS = 3.0
 """A server that hangs is told as away after this time."""
 
 _SIMULATE_CALL_SECONDS = 60.0
+
+_FEWEST_POINTS, _MOST_POINTS = 2, 10_000
+
+_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_ID_RULE = "1 to 63 lower-case letters, digits and inner hyphens"
 
 
 def register(commands: Subparsers[argparse.ArgumentParser]) -> None:
@@ -42,8 +51,9 @@ def register(commands: Subparsers[argparse.ArgumentParser]) -> None:
     watching.add_argument("--json", action="store_true", help="a line of JSON per observation")
     _register_simulate(commands)
     pinning = _add_change(commands, "pin", "fix a run's alpha and delta", pin)
-    pinning.add_argument("--alpha", type=float, required=True, help="difficulty exponent, 0.5 or more; 1 is neutral")
-    pinning.add_argument("--delta", type=float, required=True, help="failure divisor, 0.001 or more; 1 is neutral")
+    for name, what, least in (("alpha", "difficulty exponent", SMALLEST_ALPHA), ("delta", "failure divisor", SMALLEST_DELTA)):
+        help_text = f"{what}, {least} or more; 1 is neutral"
+        pinning.add_argument(f"--{name}", type=partial(weight, least), required=True, help=help_text)
     _add_change(commands, "unpin", "end a pin: the schedule moves again, mode active", unpin)
     mode = _add_change(commands, "mode", "have the schedule applied (active), or only computed and recorded (shadow)", set_mode)
     mode.add_argument("mode", choices=("active", "shadow"))
@@ -52,7 +62,7 @@ def register(commands: Subparsers[argparse.ArgumentParser]) -> None:
 def _register_list(runs: Subparsers[argparse.ArgumentParser]) -> None:
     listing = _add(runs, "list", "list a project's active runs, the one that reported last first", list_runs, one_run=False)
     project = os.environ.get("FADE_PROJECT") or "default"
-    listing.add_argument("--project", default=project, help='"-" for all (default: FADE_PROJECT, else default)')
+    listing.add_argument("--project", default=project, type=_project, help='"-" for all (default: FADE_PROJECT, else default)')
     listing.add_argument("--all", action="store_true", help="completed runs too")
     listing.add_argument("--json", action="store_true", help="one JSON array")
 
@@ -73,7 +83,9 @@ def _register_simulate(commands: Subparsers[argparse.ArgumentParser]) -> None:
     command = _add(commands, "simulate", summary, simulate_run, call_seconds=_SIMULATE_CALL_SECONDS)
     for name in SIMULATED:
         option = [f"--{name.replace('_', '-')}", *(["--target-entropy"] if name == "target_entropy_nats" else [])]
-        command.add_argument(*option, dest=name, metavar="VALUE", type=partial(value_of, name))
+        about = RunConfig.__dataclass_fields__[name].metadata
+        help_text = f"{about['doc']}{f' In {unit}.' if (unit := about['unit']) else ''}".replace("%", "%%")
+        command.add_argument(*option, dest=name, metavar="VALUE", type=partial(value_of, name), help=help_text)
     command.add_argument(
         "--set",
         dest="settings",
@@ -84,7 +96,8 @@ def _register_simulate(commands: Subparsers[argparse.ArgumentParser]) -> None:
         help="a setting of its own beside that of the options above; again for more, up to 16",
     )
     command.add_argument("--branch", default="", help="default: the one that is written now")
-    command.add_argument("--points", type=int, default=0, metavar="N", help="lines at most (default: 12; with --json 500)")
+    help_text = f"lines at most, {_FEWEST_POINTS} to {_MOST_POINTS} (default: 12; with --json 500)"
+    command.add_argument("--points", type=points, default=0, metavar="N", help=help_text)
     command.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -122,11 +135,34 @@ def _add(
 
 def _run_name(text: str) -> str:
     if "/" not in text:
-        return f"projects/{os.environ.get('FADE_PROJECT') or 'default'}/runs/{text}"
+        text = f"projects/{os.environ.get('FADE_PROJECT') or 'default'}/runs/{text}"
     match text.split("/"):
-        case ["projects", _, "runs", _]:
+        case ["projects", project, "runs", run] if _ID.fullmatch(project) and _ID.fullmatch(run):
             return text
-    raise argparse.ArgumentTypeError(f"{text!r} is no run; give its id, or projects/PROJECT/runs/RUN")
+    problem = "give its id (in the project of FADE_PROJECT), or projects/PROJECT/runs/RUN"
+    raise argparse.ArgumentTypeError(f"{text!r} is no run; {problem}; ids are {_ID_RULE}")
+
+
+def _project(text: str) -> str:
+    if text == "-" or _ID.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no project; give {_ID_RULE} (--project, FADE_PROJECT)")
+
+
+def points(text: str) -> int:
+    """How many lines; argparse tells people this name."""
+    value = int(text)
+    if not _FEWEST_POINTS <= value <= _MOST_POINTS:
+        raise argparse.ArgumentTypeError(f"give {_FEWEST_POINTS} to {_MOST_POINTS}")
+    return value
+
+
+def weight(least: float, text: str) -> float:
+    """A weight to pin."""
+    value = float(text)
+    if not least <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"give a finite number, {least} or more")
+    return value
 
 
 def seconds(text: str) -> float:

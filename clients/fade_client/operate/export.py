@@ -46,6 +46,8 @@ def _destination(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
+    if path.is_dir():
+        raise UsageError(f"--output {path}: it is a folder; give a file")
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         try:

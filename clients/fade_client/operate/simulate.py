@@ -10,8 +10,9 @@ from dataclasses import fields
 from typing import Any
 
 from fade_client.operate import exits, text
+from fade_client.operate.exits import UsageError
 from fade_client.operate.remote import Remote
-from fade_core import RunConfig
+from fade_core import InvalidConfigError, RunConfig
 from fade_proto.convert import config_to_proto
 from fade_proto.v1 import observation_pb2, scheduler_pb2
 
@@ -38,6 +39,8 @@ def setting(given: str) -> Values:
             raise argparse.ArgumentTypeError(f"{name!r} cannot be simulated; give any of {', '.join(SIMULATED)}")
         if not equals:
             raise argparse.ArgumentTypeError(f"{part!r} has no value; give {name}=VALUE")
+        if name in values:
+            raise argparse.ArgumentTypeError(f"{name} is given twice; give each setting of a trajectory once")
         values[name] = value_of(name, value)
     return values
 
@@ -47,7 +50,7 @@ def simulate_run(remote: Remote, options: argparse.Namespace) -> int:
     own = {name: value for name in SIMULATED if (value := getattr(options, name)) is not None}
     settings = [*([own] if own else []), *options.settings]
     request = scheduler_pb2.SimulateRunRequest(name=options.run, branch=options.branch)
-    request.max_points = options.points or (0 if options.json else SHOWN_POINTS)
+    request.max_points = options.points or (0 if options.json else SHOWN_POINTS)  # 0 leaves it to the service
     for values in settings:
         label = ",".join(f"{name}={value}" for name, value in values.items())
         one = request.settings.add(label=label)
@@ -70,7 +73,12 @@ def value_of(name: str, given: str) -> Any:
     """
     kind = type(getattr(RunConfig(), name) or 0.0)
     try:
-        return kind(given)
+        value = kind(given)
+        if kind is str:
+            RunConfig.from_dict({name: value})
+        return value
+    except InvalidConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     except ValueError:
         raise argparse.ArgumentTypeError(f"{name} is {given!r}; give a {'whole number' if kind is int else 'number'}") from None
 
@@ -79,7 +87,10 @@ def _set(one: scheduler_pb2.SimulateRunRequest.Setting, name: str, value: Any) -
     if isinstance(value, str):
         word: dict[str, Any] = {name: value}
         value = getattr(config_to_proto(RunConfig(**word)), name)
-    setattr(one.config, name, value)
+    try:
+        setattr(one.config, name, value)
+    except ValueError:
+        raise UsageError(f"{name} is {value}, which is out of any range") from None
 
 
 def _document(answer: scheduler_pb2.SimulateRunResponse) -> dict[str, Any]:

@@ -7,11 +7,15 @@ from datetime import datetime, timezone
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+_LARGE = 1e6
+"""From here on numbers are told by their size."""
+
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """Aligned columns, two spaces apart; those whose header is in ``right`` are flush right."""
+    """Aligned columns, two spaces apart; those whose header is in ``right`` are flush right. Each row is one line."""
+    rows = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
@@ -25,7 +29,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
 
 def number(value: float | None) -> str:
     """Three decimals; "-" for what is not known."""
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else f"{value:.3f}" if abs(value) < _LARGE else f"{value:.3g}"
+
+
+def plain(text: str) -> str:
+    """The same with control characters, which terminals obey, as their escapes."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def against(value: float | None, target: float | None) -> str:
