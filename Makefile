@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 GENERATOR := .venv-proto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo system system-all test test-all lint audit format proto faults fuzz docs experiment bench clean
+.PHONY: help demo system system-all test test-all lint audit format proto faults fuzz docs experiment screenshots bench clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -67,7 +67,10 @@ docs: $(VENV)/.installed ## Write the pages that are made from the code
 experiment: $(VENV)/.installed ## Train all that docs/evidence.md rests on, over all cores (days on two); stops and goes on
 	$(BIN)/fade compare --plan --results trainer_ref/evidence/results.jsonl --report var/compare
 
-bench: $(VENV)/.installed ## Measure the service against its floor; JSON in var/bench
+screenshots: system-all $(VENV)/.installed ## Take the pictures of the dashboard anew
+	$(BIN)/python -m tests.web.screenshots
+
+bench: system-all $(VENV)/.installed ## Measure the service against its floor; JSON in var/bench
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove what the targets made

@@ -22,7 +22,7 @@ ALLOWED = {
     "fade_proto": {"fade_core"},
     "fade_client": {"fade_core", "fade_proto"},
     "fade_service": {"fade_core", "fade_proto"},
-    "fade_trainer": {"fade_client"},
+    "fade_trainer": {"fade_core", "fade_proto", "fade_service", "fade_client"},
 }
 PURE = {"__future__", "collections", "dataclasses", "decimal", "enum", "hashlib", "json", "math", "numpy", "typing"}
 

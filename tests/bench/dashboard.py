@@ -11,44 +11,52 @@ import multiprocessing
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from threading import Thread
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 from tests.bench.parts import Caller, fade_server_with_pages, quantile, spread
 from tests.web.conftest import start_chromium
 from tests.web.reports import Trainer
 
 OBSERVATIONS = 10_000
 DASHBOARDS = 10
-ROUNDS = 9
+ROUNDS = 25
 CALLS = 400
 
-_WINDOW = {"width": 1440, "height": 900}
+_WINDOW: ViewportSize = {"width": 1440, "height": 900}
 _CHARTS = 6
 
 _WATCH_PAINT = f"""
-const look = () => {{
-  const isDrawn = document.querySelectorAll(".panel canvas").length === {_CHARTS};
-  if (isDrawn) requestAnimationFrame(() => requestAnimationFrame(() => (window.paintedMs = performance.now())));
-  else requestAnimationFrame(look);
-}};
-look();
+window.painted = new Promise((tell) => {{
+  const look = () => {{
+    const isDrawn = document.querySelectorAll(".panel canvas").length === {_CHARTS};
+    if (isDrawn) requestAnimationFrame(() => requestAnimationFrame(() => tell(performance.now())));
+    else requestAnimationFrame(look);
+  }};
+  look();
+}});
 """
-"""Milliseconds from the navigation to the frame after the last chart was given its lines."""
+"""A promise of the milliseconds from the navigation to the frame after the last chart was given its lines."""
 
 _WATCH_REVISIONS = """
-window.shown = {};
-const chart = document.querySelector(".chart");
-new MutationObserver(() => {
-  const revision = chart.ariaLabel.match(/at revision ([\\d,]+)/)[1].replaceAll(",", "");
-  requestAnimationFrame(() => (window.shown[revision] ??= Date.now()));
-}).observe(chart, { attributes: true, attributeFilter: ["aria-label"] });
+(() => {
+  const chart = document.querySelector(".chart");
+  const [times, waiting] = [{}, {}];
+  new MutationObserver(() => {
+    const revision = chart.ariaLabel.match(/at revision ([\\d,]+)/)[1].replaceAll(",", "");
+    requestAnimationFrame(() => {
+      times[revision] ??= Date.now();
+      waiting[revision]?.(times[revision]);
+    });
+  }).observe(chart, { attributes: true, attributeFilter: ["aria-label"] });
+  window.shown = (revision) => times[revision] ?? new Promise((tell) => (waiting[revision] = tell));
+})()
 """
-"""Unix milliseconds at which a chart first stood at a revision."""
+"""``shown(revision)``: a promise of the Unix milliseconds at which a chart first stood there."""
 
 
 def dashboard_first_paint(folder: Path) -> dict[str, Any]:
@@ -70,42 +78,43 @@ def dashboard_shows_an_observation(folder: Path) -> dict[str, Any]:
         for _ in range(30):
             revision = trainer.observe().revision
             answered = 1000 * time.time()
-            page.wait_for_function(f"window.shown[{revision}]")
-            milliseconds.append(page.evaluate(f"window.shown[{revision}]") - answered)
+            milliseconds.append(page.evaluate(f"window.shown({revision})") - answered)
             page.wait_for_timeout(random.uniform(300, 800))
     return {"ms (<= 500)": spread(milliseconds), "ms, slowest tenth": quantile(milliseconds, 0.9)}
 
 
 def dashboard_and_observe(folder: Path) -> dict[str, Any]:
     """Observe's p50 with ten dashboards open on the run and a what-if computed over and over, against the same without."""
-    return _load(folder, pages=1)
-
-
-def _load(folder: Path, pages: int) -> dict[str, Any]:
-    p50: dict[str, list[float]] = {"none": [], "dashboards": [], "what-if": [], "both": []}
+    bare: list[float] = []
+    watched: list[float] = []
     with fade_server_with_pages(folder) as (_, address, url), _chromium() as browser:
         caller = Caller(address, 512)
         caller.create("r")
         caller.latencies(["r"], OBSERVATIONS)
         for _ in range(ROUNDS):
-            for name, found in p50.items():
-                with ExitStack() as stack:
-                    if name in ("dashboards", "both"):
-                        for _ in range(pages):
-                            stack.callback(_opened(browser, f"{url}/#/runs/bench/r").context.close)
-                        stack.enter_context(_beside(_read_streams, url, DASHBOARDS - pages))
-                    if name in ("what-if", "both"):
-                        stack.enter_context(_beside(_ask_what_if, url))
-                    caller.latencies(["r"], 100)
-                    found.append(quantile(caller.latencies(["r"], CALLS), 0.5))
+            bare.append(_p50(caller))
+            with _dashboards(browser, url), _beside(_ask_what_if, url):
+                watched.append(_p50(caller))
         caller.close()
-    ratios = {name: [theirs / bare for theirs, bare in zip(found, p50["none"], strict=True)] for name, found in p50.items()}
     return {
-        **{f"p50 ms, {name}": spread([1e3 * value for value in found]) for name, found in p50.items()},
-        f"p50 with {DASHBOARDS} dashboards / without": spread(ratios["dashboards"]),
-        "p50 with a what-if / without": spread(ratios["what-if"]),
-        "p50 with both / without (<= 1.1)": spread(ratios["both"]),
+        "p50 ms without": spread([1e3 * seconds for seconds in bare]),
+        f"p50 ms, {DASHBOARDS} dashboards and a what-if": spread([1e3 * seconds for seconds in watched]),
+        "p50 with / without (<= 1.1)": spread([theirs / own for theirs, own in zip(watched, bare, strict=True)]),
     }
+
+
+def _p50(caller: Caller) -> float:
+    """Seconds, once what was just begun or ended has settled."""
+    caller.latencies(["r"], 100)
+    return quantile(caller.latencies(["r"], CALLS), 0.5)
+
+
+@contextmanager
+def _dashboards(browser: Browser, url: str) -> Iterator[None]:
+    page = _opened(browser, f"{url}/#/runs/bench/r")
+    with _beside(_read_streams, url, DASHBOARDS - 1):
+        yield
+    page.context.close()
 
 
 @contextmanager
@@ -132,7 +141,7 @@ def _chromium() -> Iterator[Browser]:
 
 def _first_paint(browser: Browser, url: str) -> float:
     page = _opened(browser, url)
-    milliseconds: float = page.evaluate("window.paintedMs")
+    milliseconds: float = page.evaluate("window.painted")
     page.context.close()
     return milliseconds
 
@@ -142,7 +151,7 @@ def _opened(browser: Browser, url: str) -> Page:
     page = browser.new_context(viewport=_WINDOW).new_page()
     page.add_init_script(_WATCH_PAINT)
     page.goto(url)
-    page.wait_for_function("window.paintedMs")
+    page.evaluate("window.painted")
     return page
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
+from tests.web.axe import violations
 from tests.web.reports import Trainer
 
 from fade_service import FadeServer
 
 OpenPage = Callable[..., Page]
-
-AXE = "axe-core@4.14.1"
 
 PAGES = {
     "runs": ("/", "table.runs"),
@@ -25,17 +22,6 @@ PAGES = {
     "explorer": ("/#/explorer", ".panel canvas"),
     "nothing": ("/#/nothing", "h1"),
 }
-
-
-@pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of axe-core, from npm."""
-    folder = tmp_path_factory.mktemp("axe")
-    subprocess.run(["npm", "pack", "--silent", AXE], cwd=folder, check=True, capture_output=True, timeout=100)
-    [packed] = folder.glob("*.tgz")
-    with tarfile.open(packed) as archive:
-        archive.extract("package/axe.min.js", folder, filter="data")
-    return Path(folder / "package" / "axe.min.js").read_text()
 
 
 @pytest.fixture
@@ -54,29 +40,43 @@ def url(server: FadeServer, address: str) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing(url: str, open_page: OpenPage, axe: str, name: str, scheme: str) -> None:
+def test_axe_finds_nothing(url: str, open_page: OpenPage, name: str, scheme: str) -> None:
     place, there = PAGES[name]
     page = open_page(url + place, color_scheme=scheme)
     expect(page.locator(there).first).to_be_visible()
-    assert violations(page, axe) == []
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_the_dialog_and_the_refusal(url: str, open_page: OpenPage, axe: str, scheme: str) -> None:
+def test_axe_finds_nothing_in_the_dialog_and_the_refusal(url: str, open_page: OpenPage, scheme: str) -> None:
     page = open_page(f"{url}/#/runs/lab/seen/operate", color_scheme=scheme)
     page.get_by_label("alpha_max").fill("0")
     page.get_by_role("button", name="Review 1 change").click()
     expect(page.get_by_role("alert")).to_be_visible()
-    assert violations(page, axe) == []
+    assert violations(page) == []
     page.get_by_role("button", name="Pin", exact=True).click()
     expect(page.get_by_role("dialog")).to_be_visible()
-    assert violations(page, axe) == []
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_before_there_is_a_run_and_after_the_server_has_gone(
+    tmp_path: Path, open_page: OpenPage, scheme: str
+) -> None:
+    with FadeServer(f"sqlite:///{tmp_path / 'fade.db'}", grpc_port=0, http_port=0, drain_seconds=1) as server:
+        page = open_page(server.http_url, color_scheme=scheme)
+        expect(page.get_by_text("No run yet")).to_be_visible()
+        expect(page.locator(".connection")).to_have_text("live")
+        assert violations(page) == []
+    expect(page.locator(".connection")).to_contain_text("reconnecting since")
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_is_wider_than_a_phone(url: str, open_page: OpenPage, name: str) -> None:
     place, there = PAGES[name]
     page = open_page(url + place, viewport={"width": 360, "height": 780})
+    page.locator(there.split()[0]).first.scroll_into_view_if_needed()  # a chart is drawn once one comes near it
     expect(page.locator(there).first).to_be_visible()
     width, scrolled = page.evaluate("[document.documentElement.clientWidth, document.documentElement.scrollWidth]")
     assert scrolled <= width
@@ -98,15 +98,51 @@ def test_the_keyboard_reaches_the_run_and_its_tabs(url: str, open_page: OpenPage
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_be_focused()
-    press_until(page, "lab / seen")
+    tab_to(page, page.get_by_role("link", name="lab / seen"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1, name="seen")).to_be_focused()
-    press_until(page, "What-if")
+    tab_to(page, page.get_by_role("link", name="What-if"))
     page.keyboard.press("Enter")
-    slider = page.get_by_role("slider", name="alpha_max")
-    slider.focus()
+    tab_to(page, page.get_by_role("slider", name="alpha_max"))
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("group", name="Setting A")).to_contain_text("run: 2.5")
+
+
+def test_a_run_is_pinned_with_the_keyboard_alone(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}/#/runs/lab/seen")
+    tab_to(page, page.get_by_role("link", name="Operate"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.locator("input[name=pinned_alpha]"))
+    page.keyboard.type("1.25")  # over what is there: Tab selects it
+    tab_to(page, page.get_by_role("button", name="Pin", exact=True))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_role("row", name="pinned_alpha")).to_contain_text("1.25")
+    page.keyboard.type("by hand")
+    tab_to(page, page.get_by_role("button", name="Confirm"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2, name="Mode: pinned")).to_be_visible()
+    expect(page.get_by_role("row", name="by hand")).to_contain_text("pinned_alpha 1 → 1.25")
+
+
+def test_an_advantage_is_added_with_the_keyboard_alone(url: str, open_page: OpenPage) -> None:
+    page = open_page(url)
+    tab_to(page, page.get_by_role("link", name="Explorer"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_label("Another advantage"))
+    page.keyboard.type("asym")
+    tab_to(page, page.get_by_role("button", name="Add", exact=True))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("row", name="asym_grpo")).to_be_visible()
+    expect(page.get_by_role("group")).to_have_count(5)
+
+
+def test_what_has_the_focus_shows_it(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}/#/runs/lab/seen/operate")
+    expect(page.locator("table.knobs")).to_be_visible()
+    unseen = "getComputedStyle(document.activeElement).outlineStyle === 'none' ? document.activeElement.outerHTML : ''"
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        assert page.evaluate(unseen) == ""
 
 
 def test_the_theme_is_switched_and_kept(url: str, open_page: OpenPage) -> None:
@@ -125,17 +161,11 @@ def test_the_theme_is_switched_and_kept(url: str, open_page: OpenPage) -> None:
     assert page.evaluate(ground) != light
 
 
-def press_until(page: Page, name: str) -> None:
-    """Tab, until what has that text has the focus."""
-    for _ in range(40):
+def tab_to(page: Page, wanted: Locator) -> None:
+    """Tab, until it has the focus."""
+    expect(wanted).to_be_visible()
+    for _ in range(60):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent.trim()") == name:
+        if wanted.evaluate("element => element === document.activeElement"):
             return
-    raise AssertionError(f"Tab does not reach {name}")
-
-
-def violations(page: Page, axe: str) -> list[str]:
-    """What axe objects to, with the places."""
-    page.evaluate(axe)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
+    raise AssertionError(f"Tab does not reach {wanted}")

@@ -34,6 +34,7 @@ def test_nothing_that_users_wrote_runs(server: FadeServer, address: str, open_pa
     expect(page.get_by_label("Environment")).to_have_value(IMAGE)
     change = page.get_by_role("row", name=re.compile("configuration"))
     expect(change).to_contain_text(f"{SCRIPT}{BREAKING}")
+    page.locator("#panel-entropy canvas").scroll_into_view_if_needed()
     box = page.locator("#panel-entropy canvas").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.72, box["y"] + box["height"] / 2)

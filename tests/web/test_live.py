@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 from tests.web.reports import GROUPS, Trainer
 
-from fade_proto.v1 import run_pb2
+from fade_proto.v1 import observation_pb2, run_pb2
 from fade_service import FadeServer
 
 OpenPage = Callable[..., Page]
@@ -31,8 +31,23 @@ def test_an_observation_shows_without_a_reload(server: FadeServer, address: str,
     expect(figure(page, "Alpha")).to_contain_text(f"{now.schedule.alpha:.2f}")
     expect(figure(page, "Solve rate")).to_contain_text(f"{100 * now.state.solve_rate:.1f} %")
     expect(figure(page, "Entropy")).to_contain_text(f"{now.state.entropy_nats:.3f} nats/token")
+    expect(page.locator(".short")).to_contain_text(f"{100 * now.state.solve_rate:.1f} % of rollouts are solved on average")
     expect(figure(page, "Groups with signal")).to_contain_text(f"{now.diagnostics.effective_group_count} of {GROUPS}")
     expect(page.get_by_role("img", name=re.compile("^Solve rate at revision 4:"))).to_be_visible()
+
+
+def test_one_sentence_says_how_the_run_stands(server: FadeServer, address: str, open_page: OpenPage) -> None:
+    with Trainer(address, "told", alpha_rule=run_pb2.ALPHA_RULE_FIXED, alpha=2, target_entropy_nats=5) as trainer:
+        trainer.observe()
+        page = open_page(f"{server.http_url}/#/runs/lab/told")
+        expect(page.locator(".short")).to_have_text(
+            re.compile("entropy is under its target: hard prompts weigh more, failures weigh")
+        )
+        pinned = {"mode": observation_pb2.MODE_PINNED, "pinned_alpha": 1, "pinned_delta": 0.5, "target_entropy_nats": 0.1}
+        trainer.update("said otherwise", **pinned)
+        trainer.observe()
+        sentence = "entropy is at or above its target: prompts of every difficulty weigh alike, failures weigh 2 times as much"
+        expect(page.locator(".short")).to_contain_text(sentence)
 
 
 def test_environments_and_branches_are_chosen_and_stand_in_the_address(
@@ -63,6 +78,7 @@ def test_zooming_asks_for_finer_points_and_stands_in_the_address(server: FadeSer
         page = open_page(f"{server.http_url}/#/runs/lab/long")
         zoom = page.get_by_role("region", name="Revisions shown")
         expect(zoom).to_contain_text("each point is the average of 3, live")
+        page.locator("#panel-entropy canvas").scroll_into_view_if_needed()
         box = page.locator("#panel-entropy canvas").bounding_box()
         assert box is not None
         height = box["y"] + box["height"] / 2

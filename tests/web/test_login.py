@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.web.axe import violations
 
 from fade_client import FadeClient
 from fade_service import FadeServer
@@ -70,3 +71,14 @@ def test_a_token_of_one_project_sees_its_runs_only(url: str, open_page: OpenPage
     expect(page.get_by_text("0 runs")).to_be_visible()
     page.goto(f"{url}/#/runs/lab/guarded")
     expect(page.get_by_role("alert")).to_contain_text("token other is for project elsewhere")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_the_form_and_its_refusal(url: str, open_page: OpenPage, scheme: str) -> None:
+    page = open_page(url, color_scheme=scheme, viewport={"width": 360, "height": 780})
+    expect(page.get_by_label("Token")).to_be_visible()
+    assert violations(page) == []
+    log_in(page, "fade_wrong")
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

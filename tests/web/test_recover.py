@@ -31,7 +31,7 @@ def test_a_restored_run_is_followed_onto_its_new_branch(server: FadeServer, addr
         expect(page.get_by_text("observation after the restore")).to_be_visible()
         expect(chart(page)).to_have_attribute("aria-label", re.compile("^Solve rate at revision 6:"))
         [now] = answer.schedules
-        expect(chart(page)).to_have_attribute("aria-label", re.compile(f"average {100 * now.state.solve_rate:.1f} %"))
+        expect(chart(page)).to_have_attribute("aria-label", re.compile(f"average {100 * now.state.solve_rate:.1f}\\s%"))
 
 
 def test_a_branch_that_was_chosen_stays_while_another_is_written(server: FadeServer, address: str, open_page: OpenPage) -> None:

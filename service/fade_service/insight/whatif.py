@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
-from fade_core import EnvironmentState, InvalidConfigError, RunConfig, Trajectory, simulate
-from fade_core import Telemetry as Step
+from fade_core import EnvironmentState, InvalidConfigError, RunConfig, Trajectory
 from fade_proto.convert import config_from_proto, state_from_proto
 from fade_proto.v1.observation_pb2 import Trajectory as TrajectoryMessage
 from fade_proto.v1.observation_pb2 import Warning as WarningMessage
 from fade_proto.v1.scheduler_pb2 import SimulateRunRequest, SimulateRunResponse
 from fade_service.errors import invalid, of_maths
 from fade_service.insight.lines import Line, Lines
+from fade_service.insight.replay import needed, replayed, shown
 from fade_service.insight.telemetry import PLACE, Columns
 from fade_service.insight.worker import Worker
 from fade_service.names import checked_run_name
@@ -58,7 +57,7 @@ def simulate_run(runs: Runs, lines: Lines, worker: Worker, request: SimulateRunR
         response.recorded.append(_recorded(name, columns, points))
     if configs:
         baselines = {change.config_revision: change.config.entropy_baseline for change in run.record.config_changes}
-        found = worker.call(_simulated, configs, _starts(run, line), baselines, line.environments, points)
+        found = worker.call(replayed, configs, _starts(run, line), baselines, needed(line.environments), points)
         for setting, trajectories in zip(request.settings, found, strict=True):
             one = response.simulations.add(label=setting.label)
             for name, (revisions, trajectory) in trajectories.items():
@@ -101,49 +100,8 @@ def _averages_of(row: Columns) -> EnvironmentState:
     return EnvironmentState(solve_rate=solve_rate, entropy_nats=entropy, initial_entropy_nats=entropy, entropy_kind="")
 
 
-def _simulated(
-    configs: Sequence[RunConfig],
-    starts: Mapping[str, EnvironmentState],
-    baselines: Mapping[int, int],
-    environments: Mapping[str, Columns],
-    points: int,
-) -> list[dict[str, tuple[list[int], Trajectory]]]:
-    """Runs in the worker: by configuration and environment, the revisions that are shown and the trajectory there."""
-    steps = {name: _steps(columns, baselines) for name, columns in environments.items()}
-    return [
-        {name: _thinned(environments[name], simulate(config, starts[name], steps[name]), points) for name in environments}
-        for config in configs
-    ]
-
-
-def _steps(columns: Columns, baselines: Mapping[int, int]) -> list[Step]:
-    names = ("step_solve_rate", "step_entropy_nats", "coverage", "prefiltered", "config_revision")
-    return [
-        Step(
-            solve_rate=None if math.isnan(rate) else rate,
-            entropy_nats=None if math.isnan(entropy) else entropy,
-            coverage=coverage,
-            prefiltered=bool(prefiltered),
-            entropy_baseline=baselines[int(config_revision)],
-        )
-        for rate, entropy, coverage, prefiltered, config_revision in columns[:, [PLACE[name] for name in names]].tolist()
-    ]
-
-
-def _places(length: int, points: int) -> Any:
-    """Which of so many observations are shown: the last, and evenly spaced ones before it."""
-    step = max(1, -(-length // points))
-    return np.arange(length - 1, -1, -step)[::-1]
-
-
-def _thinned(columns: Columns, trajectory: Trajectory, points: int) -> tuple[list[int], Trajectory]:
-    places = _places(len(columns), points)
-    kept = {item.name: [getattr(trajectory, item.name)[place] for place in places] for item in fields(Trajectory)}
-    return columns[places, 0].astype(np.int64).tolist(), Trajectory(**kept)
-
-
 def _recorded(name: str, columns: Columns, points: int) -> TrajectoryMessage:
-    kept = columns[_places(len(columns), points)]
+    kept = columns[shown(len(columns), points)]
     trajectory = Trajectory(**{item.name: kept[:, PLACE[item.name]].tolist() for item in fields(Trajectory)})
     return _message(name, kept[:, 0].astype(np.int64).tolist(), trajectory)
 

@@ -1,7 +1,11 @@
-"""One process beside the server for work that would make Observe wait: Python runs on one core at a time in each."""
+"""One process beside the server for work that would make Observe wait: Python runs on one core at a time in each.
+
+It imports this module and those of the functions that it is given, so the lighter these are the sooner it starts.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,6 +16,9 @@ from loky.process_executor import TerminatedWorkerError
 from fade_service.errors import ServiceError
 
 _IDLE_SECONDS = 60
+
+_NICENESS = 10
+"""Where cores are scarce, the server's own process goes first: who waits for a chart waits, who waits for a schedule does not."""
 
 _Result = TypeVar("_Result")
 
@@ -35,7 +42,7 @@ class Worker:
         """
         with self._lock:
             if self._executor is None:
-                self._executor = ProcessPoolExecutor(max_workers=1, timeout=_IDLE_SECONDS)
+                self._executor = ProcessPoolExecutor(1, timeout=_IDLE_SECONDS, initializer=os.nice, initargs=(_NICENESS,))
             executor = self._executor
         try:
             result: _Result = executor.submit(function, *arguments).result()

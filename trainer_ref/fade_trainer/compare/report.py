@@ -26,13 +26,16 @@ from fade_trainer.compare.tables import (
     view_title,
 )
 
+_ERROR = "mean over seeds with a band of one standard error"
 _FIGURES: dict[str, tuple[str, Callable[[Standings], Figure]]] = {
-    "pass-at-1": ("pass@1 against the step, mean over seeds with a band of one standard deviation", figures.curves),
-    "front": ("pass@k against k, and pass@64 against pass@1", figures.front),
-    "process": ("What went on during training", figures.process),
-    "spectrum": ("Singular values of the output head's change since warm-up", figures.spectrum),
-    "methods": ("pass@1 of each method, in front of all others", figures.everyone),
+    "curves": (f"pass@1 and pass@16 against the step, smoothed over three evaluations: {_ERROR}", figures.curves),
+    "front": (f"pass@k against k: {_ERROR}; and pass@64 against pass@1 of every method", figures.front),
+    "differences": ("Every method minus the best static one, paired: mean and 95 % interval", figures.differences),
+    "process": (f"What went on during training: {_ERROR}", figures.process),
+    "spectrum": ("Singular values of the output head's change since warm-up: mean over seeds", figures.spectrum),
+    "methods": ("pass@1 of every method: its seeds, their mean, and dashed the best static method's mean", figures.methods),
 }
+_RATES = f"pass@1 and pass@64 at the end, validation prompts, against the learning rate: {_ERROR}; a ring at each method's best"
 _DOTS_PER_INCH = 110
 
 
@@ -72,21 +75,32 @@ def markdown_tables(results: Iterable[Result]) -> str:
 
 def _setting(analysis: Analysis, out: Path) -> dict[str, Any]:
     setting = analysis.comparison.setting
+    rates = learning_rates_table(analysis)
     views = [
         {
             "title": view_title(analysis, standings),
             "tables": tables_of(analysis, standings),
-            "pictures": _pictures(standings, out, f"{setting.key}-{'common' if standings.view.common else 'own'}"),
+            "pictures": _pictures(analysis, standings, out),
         }
         for standings in analysis.standings
     ]
-    return {"key": setting.key, "title": setting.title, "rates": learning_rates_table(analysis), "views": views}
+    picture = None
+    if rates is not None:
+        path = out / f"{setting.key}-learning-rates.png"
+        picture = _picture(figures.learning_rates(analysis), _RATES, setting.title, path)
+    return {"key": setting.key, "title": setting.title, "rates": rates, "rates_picture": picture, "views": views}
 
 
-def _pictures(standings: Standings, out: Path, prefix: str) -> list[dict[str, str]]:
-    pictures = []
-    for name, (title, draw) in _FIGURES.items():
-        path = out / f"{prefix}-{name}.png"
-        draw(standings).savefig(path, dpi=_DOTS_PER_INCH, metadata={"Software": None})
-        pictures.append({"title": title, "data": base64.b64encode(path.read_bytes()).decode()})
-    return pictures
+def _pictures(analysis: Analysis, standings: Standings, out: Path) -> list[dict[str, str]]:
+    setting = analysis.comparison.setting
+    prefix = f"{setting.key}-{'common' if standings.view.common else 'own'}"
+    heading = f"{setting.title}. {view_title(analysis, standings)}"
+    drawn = {name: draw for name, (_, draw) in _FIGURES.items() if name != "differences" or standings.best_static is not None}
+    return [_picture(draw(standings), _FIGURES[name][0], heading, out / f"{prefix}-{name}.png") for name, draw in drawn.items()]
+
+
+def _picture(figure: Figure, title: str, heading: str, path: Path) -> dict[str, str]:
+    """Writes a PNG, which says on its own what it shows, and gives it for the page."""
+    figure.suptitle(f"{heading}\n{title}", fontsize="medium")
+    figure.savefig(path, dpi=_DOTS_PER_INCH, metadata={"Software": None})
+    return {"title": title, "data": base64.b64encode(path.read_bytes()).decode()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fade_trainer.compare.results import Result
-from fade_trainer.compare.statistics import Estimate, Floats, Race, difference, estimate, race
+from fade_trainer.compare.statistics import Estimate, Floats, Race, difference, estimate, race, smooth
 from fade_trainer.compare.views import Arm, Comparison, View, aligned, compare
 
 PASS_AT = tuple(f"pass@{k}" for k in (1, 2, 4, 8, 16, 32, 64))
@@ -126,14 +126,16 @@ def goals(standings: Standings) -> list[Goal]:
     ]
 
 
-def mean_series(arm: Arm, name: str) -> tuple[Floats, Floats, Floats]:
+def mean_series(arm: Arm, name: str, *, smoothed: bool = False) -> tuple[Floats, Floats, Floats]:
     """Of a curve or of a training's record: steps [T], and over seeds mean [T] and standard deviation [T], 0 for a single seed.
 
     Args:
         name: `curve.pass@1`, `training.alpha` and so on, see `CURVES` and `TRAINING`.
+        smoothed: Smooth each seed's before.
     """
     source, _, column = name.partition(".")
     steps, values = aligned([getattr(run, source) for run in arm.runs.values()], column)
+    values = smooth(values) if smoothed else values
     deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(steps)
     return steps, values.mean(axis=0), deviation
 

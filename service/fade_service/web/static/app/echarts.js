@@ -9,6 +9,7 @@ export function loadECharts() {
   loading ??= new Promise((found, failed) => {
     const script = document.createElement("script"); // the package has this build as a classic script only
     script.src = FILE;
+    script.fetchPriority = "high"; // browsers put scripts of this kind behind all others
     script.onload = () => found(globalThis.echarts);
     script.onerror = () => failed(new Error("the chart library could not be fetched"));
     document.head.append(script);

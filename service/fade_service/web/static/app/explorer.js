@@ -108,18 +108,21 @@ function Chosen({ each, registered, look, onChange, onRemove }) {
   </div>`;
 }
 
+/** A button adds it: by the keyboard a list changes with every letter and every arrow. */
 function Add({ registered, onAdd }) {
-  const add = (event) => {
-    if (event.target.value) onAdd(event.target.value);
-    event.target.value = "";
+  const submit = (event) => {
+    event.preventDefault();
+    onAdd(event.target.elements.name.value);
   };
-  return html`<label class="add">
-    <span>Add</span>
-    <select name="add" onChange=${add}>
-      <option value="">an advantage</option>
-      ${registered.map((one) => html`<option key=${one.name} value=${one.name}>${one.name}</option>`)}
-    </select>
-  </label>`;
+  return html`<form class="add" onSubmit=${submit}>
+    <label>
+      <span>Another advantage</span>
+      <select name="name">
+        ${registered.map((one) => html`<option key=${one.name} value=${one.name}>${one.name}</option>`)}
+      </select>
+    </label>
+    <button type="submit">Add</button>
+  </form>`;
 }
 
 function Axes({ lines, registered }) {
@@ -127,7 +130,7 @@ function Axes({ lines, registered }) {
   return html`<section>
     <h2 id="axes">Axes <span class="aside">over prompts of every difficulty, p ~ U(0, 1)</span></h2>
     <div class="scroll" role="region" aria-labelledby="axes" tabindex="0">
-      <table class="axes">
+      <table class="axes stacks">
         <thead>
           <tr>
             <th scope="col">Advantage</th>
@@ -146,13 +149,13 @@ function Axes({ lines, registered }) {
             const { formula, source: from } = source(found.name) ?? { formula: {} };
             return html`<tr key=${id}>
               <th scope="row"><${Swatch} ...${{ colour, dash }} /> ${name}</th>
-              <td class="number">${signOf(found)}</td>
-              <td class="number">${percent(found.centre)}</td>
-              <td class="number">${percent(found.spread)}</td>
-              <td class="number">${percent(found.peak)}</td>
-              <td class="number">${fixed(found.scale, 3)}</td>
-              <td class="formula"><code>${formula.wS}</code></td>
-              <td class="formula"><code>${formula.wF}</code></td>
+              <td class="number" data-name="sign ratio">${signOf(found)}</td>
+              <td class="number" data-name="centre">${percent(found.centre)}</td>
+              <td class="number" data-name="spread">${percent(found.spread)}</td>
+              <td class="number" data-name="peak">${percent(found.peak)}</td>
+              <td class="number" data-name="scale">${fixed(found.scale, 3)}</td>
+              <td class="formula" data-name="wS"><code>${formula.wS}</code></td>
+              <td class="formula" data-name="wF"><code>${formula.wF}</code></td>
               <td class="text">${from}</td>
             </tr>`;
           })}

@@ -7,8 +7,8 @@ const known = (value) => typeof value === "number" && Number.isFinite(value);
 /** A number with so many decimals. */
 export const fixed = (value, decimals = 2) => (known(value) ? value.toFixed(decimals) : UNKNOWN);
 
-/** A share of 1, in percent. */
-export const percent = (value, decimals = 1) => (known(value) ? `${(100 * value).toFixed(decimals)} %` : UNKNOWN);
+/** A share of 1, in percent; no line breaks before the sign. */
+export const percent = (value, decimals = 1) => (known(value) ? `${(100 * value).toFixed(decimals)}\u00a0%` : UNKNOWN);
 
 /** A count, thousands set apart. */
 export const count = (value) => (known(value) ? value.toFixed(0).replace(/\B(?=(\d{3})+$)/g, ",") : UNKNOWN);

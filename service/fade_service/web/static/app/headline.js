@@ -1,9 +1,9 @@
-// The newest numbers of an environment, each with what it means.
+// The newest numbers of an environment: in one sentence, and each with what it means.
 
 import { count, fixed, percent } from "./format.js";
 import { html } from "./lib.js";
 import { Figure, PhaseBadge } from "./parts.js";
-import { alphaMeans, centreMeans, deltaFollows, deltaMeans, entropyMeans, massMeans, rateMeans, signMeans } from "./words.js";
+import { alphaMeans, centreMeans, deltaFollows, deltaMeans, entropyMeans, inShort, massMeans, rateMeans, signMeans } from "./words.js";
 
 /** Where the phase says that delta is at an end of its range. */
 const EDGES = { exploring: "It is at its largest.", floor: "It is at its smallest." };
@@ -13,7 +13,8 @@ export function Headline({ newest, config }) {
   const groups = ["mixed_groups", "all_solved_groups", "all_failed_groups", "singleton_groups"];
   const filtered = ["filtered_solved_groups", "filtered_failed_groups"];
   const all = [...groups, ...filtered].reduce((sum, name) => sum + (newest[name] ?? 0), 0);
-  return html`<dl class="headline">
+  return html`<p class="short">${inShort(newest)}</p>
+  <dl class="headline">
     <${Figure} name="Solve rate" value=${percent(newest.solve_rate)}>
       Slow average; the newest step has ${percent(newest.step_solve_rate)}. ${rateMeans(config)}
     <//>

@@ -10,7 +10,10 @@ const factor = (value) => fixed(value, 2);
 const mass = (value) => fixed(value, 4);
 const groups = (value) => brief(value, 3);
 
-/** Lines of one chart: `column` of the series, its colour in style.css, and whether it stands back, is dashed or hatched. */
+/**
+ * Lines of one chart: `column` of the series, its colour in style.css, and whether it stands back, is dashed or hatched; a `thin`
+ * one is of single observations and goes up and down with each.
+ */
 export const PANELS = [
   {
     id: "solve-rate",
@@ -55,8 +58,8 @@ export const PANELS = [
     axis: (value) => brief(value, 3),
     range: [0, null],
     lines: [
-      { column: "mass_success", name: "success", colour: "green" },
-      { column: "mass_failure", name: "failure", colour: "orange", dash: [7, 3] },
+      { column: "mass_success", name: "success", colour: "green", thin: true },
+      { column: "mass_failure", name: "failure", colour: "orange", thin: true, dash: [7, 3] },
     ],
   },
   {
@@ -67,8 +70,8 @@ export const PANELS = [
     range: [0, null],
     lines: [
       { column: "sign_ratio", name: "sign ratio", colour: "orange", dash: [7, 3] },
-      { column: "difficulty_centre", name: "difficulty centre", colour: "green" },
-      { column: "mass_vs_grpo", name: "mass against GRPO", colour: "blue", dash: [2, 2] },
+      { column: "difficulty_centre", name: "difficulty centre", colour: "green", thin: true },
+      { column: "mass_vs_grpo", name: "mass against GRPO", colour: "blue", thin: true, dash: [2, 2] },
     ],
   },
   {
@@ -112,7 +115,7 @@ export function panelOption(panel, columns, marks, [from, to], stretch, colours)
       silent: true,
       data: pairs(columns, line.column),
       color: colours[line.colour],
-      lineStyle: { width: panel.stacked ? 0 : line.back ? 1 : 2, opacity: line.back ? 0.4 : 1, type: line.dash ?? "solid", cap: "butt" },
+      lineStyle: { width: panel.stacked ? 0 : line.back ? 1 : line.thin ? 1.25 : 2, opacity: line.back ? 0.4 : 1, type: line.dash ?? "solid", cap: "butt" },
       z: line.back ? 1 : 2,
       ...(panel.stacked ? stacked(line, colours) : {}),
       ...(place === 0 ? { markLine: markLine(marks, to - from, colours) } : {}),

@@ -115,7 +115,7 @@ function Table({ runs }) {
         <th scope="col" class="wide">Phase</th>
         <th scope="col" class="wide number">Alpha</th>
         <th scope="col" class="wide number">Delta</th>
-        <th scope="col" class="wide number" title="Slow average, nats per token">Entropy : target</th>
+        <th scope="col" class="wide number" title="Slow average">Entropy : target <small>nats/token</small></th>
       </tr>
     </thead>
     ${runs.map((run) => html`<${Rows} key=${`${run.project}/${run.run}`} run=${run} now=${now} />`)}

@@ -103,7 +103,7 @@ function Outcomes({ curves }) {
   return html`<section>
     <h2 id="outcomes">Outcome</h2>
     <div class="scroll" role="region" aria-labelledby="outcomes" tabindex="0">
-      <table>
+      <table class="stacks">
         <thead>
           <tr>
             <th scope="col">Setting</th>
@@ -118,11 +118,11 @@ function Outcomes({ curves }) {
           ${curves.map(
             ({ name, columns }) => html`<tr key=${name}>
               <th scope="row">${name}</th>
-              <td class="number">${fixed(columns.alpha.at(-1))}</td>
-              <td class="number">${fixed(mean(columns.alpha))}</td>
-              <td class="number">${fixed(columns.delta.at(-1))}</td>
-              <td class="number">${fixed(mean(columns.delta))}</td>
-              <td class="number">${percent(mean(columns.delta.map((value) => Number(value < 1))), 0)} of observations</td>
+              <td class="number" data-name="newest alpha">${fixed(columns.alpha.at(-1))}</td>
+              <td class="number" data-name="mean alpha">${fixed(mean(columns.alpha))}</td>
+              <td class="number" data-name="newest delta">${fixed(columns.delta.at(-1))}</td>
+              <td class="number" data-name="mean delta">${fixed(mean(columns.delta))}</td>
+              <td class="number" data-name="failures weighed more in">${percent(mean(columns.delta.map((value) => Number(value < 1))), 0)} of observations</td>
             </tr>`,
           )}
         </tbody>

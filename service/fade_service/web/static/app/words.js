@@ -24,9 +24,20 @@ export const MODES = {
 /** A warning's reason as words: "ENTROPY_COLLAPSED" is "entropy collapsed". */
 export const reasonWords = (reason) => reason.toLowerCase().replaceAll("_", " ");
 
+/** How a run stands, in one sentence. */
+export function inShort({ solve_rate: rate, entropy_nats: entropy, target_entropy_nats: target, alpha, delta }) {
+  const solved = rate == null ? "No rollout has a reward yet" : `${percent(rate)} of rollouts are solved on average`;
+  const standing = entropy == null || target == null ? "" : `, and entropy is ${entropy < target ? "under" : "at or above"} its target`;
+  const prompts = isOne(alpha) ? "prompts of every difficulty weigh alike" : `${alpha > 1 ? "hard" : "easy"} prompts weigh more`;
+  const outcomes = isOne(delta) ? "successes and failures weigh alike" : `failures weigh ${times(1 / delta)} as much as successes`;
+  return `${solved}${standing}: ${prompts}, ${outcomes}.`;
+}
+
+const isOne = (factor) => Math.abs(factor - 1) < 0.005;
+
 export function alphaMeans(alpha) {
   if (alpha == null) return "";
-  if (Math.abs(alpha - 1) < 0.005) return "Prompts of every difficulty weigh alike, as in GRPO.";
+  if (isOne(alpha)) return "Prompts of every difficulty weigh alike, as in GRPO.";
   const ratio = 3 ** (alpha - 1);
   if (alpha < 1) return `Weighs easy prompts more: one solved 3 times in 4 counts ${times(1 / ratio)} one solved 1 in 4.`;
   return `Weighs hard prompts more: one solved 1 time in 4 counts ${times(ratio)} one solved 3 in 4.`;
@@ -34,7 +45,7 @@ export function alphaMeans(alpha) {
 
 export function deltaMeans(delta) {
   if (delta == null) return "";
-  if (Math.abs(delta - 1) < 0.005) return "Successes and failures weigh alike.";
+  if (isOne(delta)) return "Successes and failures weigh alike.";
   return `Failures weigh ${times(1 / delta)} as much as successes.`;
 }
 
