@@ -18,7 +18,7 @@ from fade_client.position import Position
 from fade_client.reminder import Reminder
 from fade_client.settings import Settings
 from fade_client.transport import Deadline, Transport
-from fade_core import EMPTY_STATE, RunConfig
+from fade_core import EMPTY_STATE, FadeError, RunConfig
 from fade_proto import convert
 from fade_proto.v1 import observation_pb2, run_pb2, scheduler_pb2
 
@@ -101,10 +101,15 @@ class Link:
         self._contact = threading.Lock()
         self._courier = Courier(self._line.changed, self._has_work, self._step)
 
-    def observe(self, request: scheduler_pb2.ObserveRequest) -> scheduler_pb2.ObserveResponse:
+    def observe(self, request: scheduler_pb2.ObserveRequest, misfit: FadeError | None = None) -> scheduler_pb2.ObserveResponse:
         """Reports one observation now.
 
+        Args:
+            misfit: Why this client's own configuration cannot take it. A run that exists may have another; where none does, none
+                is made, as it would keep this configuration.
+
         Raises:
+            FadeError: ``misfit``, and there is no such run.
             UnavailableError: The service does not answer, or earlier reports still wait for it.
             RejectedError: The service refused the report, or what this client wants to go on from.
         """
@@ -118,6 +123,8 @@ class Link:
                 raise UnavailableError(problem)
         deadline = self._deadline()
         with self._watched(), self._alone(deadline):
+            if misfit is not None and not self._run_exists(deadline):
+                raise misfit
             self._establish(deadline)
             return self._deliver(request, deadline)
 
@@ -242,6 +249,15 @@ class Link:
         elif self._line.acknowledged is None:
             run = self._join(self._settings.config, deadline)
             self._line.move_to(self._position_of(run, deadline))
+
+    def _run_exists(self, deadline: Deadline) -> bool:
+        try:
+            self._transport.call("GetRun", scheduler_pb2.GetRunRequest(name=self._settings.name), deadline)
+        except RejectedError as error:
+            if error.reason != "RUN_NOT_FOUND":
+                raise
+            return False
+        return True
 
     def _restore_from(self, position: Position | None) -> Restore:
         if position is None:

@@ -194,7 +194,7 @@ class Session:
             assert schedule is not None  # it always knows its state, and keeps nothing for anybody
             return schedule
         try:
-            response = self._link.observe(request)
+            response = self._link.observe(request, self._misfit(report))
         except UnavailableError:
             if self.settings.on_unavailable == "raise":
                 self._link.wake()
@@ -217,6 +217,16 @@ class Session:
             config=self._config,
             counters=self._line.counters(),
         )
+
+    def _misfit(self, report: Report) -> FadeError | None:
+        """Why the configuration, of which no service knows yet, cannot take a batch."""
+        if self._line.acknowledged is not None:
+            return None
+        try:
+            fade_core.observe(self._config, EMPTY_STATE, report.batch)
+        except FadeError as error:
+            return error
+        return None
 
     def _neutral_without_report(self, request: scheduler_pb2.ObserveRequest, report: Report, make: Make) -> Schedule:
         """No state is known, or there is no room to keep the report.

@@ -415,6 +415,29 @@ def test_tls_files_that_cannot_be_used_are_code_2(tmp_path: Path) -> None:
     assert done.returncode == 2 and "TLS cannot be used" in done.stderr and done.stderr.count("\n") == 1
 
 
+# --- fade runs complete, delete
+
+
+def test_a_run_is_ended_for_good_and_stays_readable(mixed: str) -> None:
+    done = fade("runs", "complete", "mixed", "--yes", "--server", mixed)
+    assert done.returncode == 0 and "revision 2, last report" in done.stdout and done.stdout.endswith("\ncompleted\n")
+    assert "completed" in fade("runs", "show", "mixed", "--server", mixed).stdout
+    assert "no run is active" in fade("runs", "list", "--server", mixed).stdout
+    assert "completed already" in fade("runs", "complete", "mixed", "--yes", "--server", mixed).stdout
+
+
+def test_a_run_is_deleted_only_after_a_yes(mixed: str) -> None:
+    unasked = fade("runs", "delete", "mixed", "--server", mixed)
+    assert unasked.returncode == 2 and "give --yes" in unasked.stderr
+    with Terminal(FADE, "runs", "delete", "mixed", "--server", mixed) as terminal:
+        assert "revision 2" in terminal.wait_for("go on? [y/N] ")
+        terminal.type("n\n")
+        assert terminal.ended()[0] == 1
+    assert fade("runs", "show", "mixed", "--server", mixed).returncode == 0
+    assert fade("runs", "delete", "mixed", "--yes", "--server", mixed).stdout.endswith("\ndeleted\n")
+    assert fade("runs", "delete", "mixed", "--yes", "--server", mixed).returncode == 4
+
+
 def test_help_has_the_exit_codes() -> None:
     for command in ([], ["watch"]):
         assert "  3    the server cannot be reached" in fade(*command, "--help").stdout
@@ -478,7 +501,7 @@ def test_values_out_of_bounds_are_refused_before_the_question(mixed: str, histor
 )
 def test_at_a_terminal_it_asks(mixed: str, history: Any, answer: str, code: int, revision: int) -> None:
     with Terminal(FADE, "mode", "mixed", "shadow", "--server", mixed) as terminal:
-        assert "  mode: active -> shadow" in terminal.wait_for("make this change? [y/N] ")
+        assert "  mode: active -> shadow" in terminal.wait_for("go on? [y/N] ")
         terminal.type(answer)
         assert terminal.ended()[0] == code
     assert history("mixed").get().config_revision == revision

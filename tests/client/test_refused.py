@@ -123,3 +123,23 @@ def test_fencing_names_another_run_as_a_way_out(server: str, connect: Connect, b
     second.restore()
     with pytest.raises(RejectedError, match=r"another run name \(FADE_RUN\).*restore\(\)"):
         first.observe(**batch(1))
+
+
+def test_a_first_batch_that_the_configuration_cannot_take_makes_no_run(server: str, connect: Connect) -> None:
+    for config in (None, RunConfig(reward_max=5.0)):
+        with pytest.raises(RejectedError, match="reward_max"):
+            connect(server, "mistaken", config=config).observe("first", **OFF_THE_SCALE)
+    wide = connect(server, "mistaken", config=RunConfig(reward_max=7.0))
+    assert wide.observe("first", **OFF_THE_SCALE).source == "SERVER"
+
+
+def test_a_run_that_exists_says_itself_what_it_takes(server: str, connect: Connect) -> None:
+    connect(server, "wide", config=RunConfig(reward_max=7.0), writer="w").observe("first", **OFF_THE_SCALE)
+    assert connect(server, "wide", config=None, writer="w").observe("second", **OFF_THE_SCALE).revision == 2
+
+
+def test_a_joiner_with_another_configuration_learns_the_way_out(server: str, connect: Connect, caplog: Any) -> None:
+    connect(server, "narrow", writer="w").observe("first", rewards=[1.0, 0.0], groups=["g", "g"])
+    with pytest.raises(RejectedError, match="reward_max"):
+        connect(server, "narrow", writer="w", config=RunConfig(reward_max=7.0)).observe("second", **OFF_THE_SCALE)
+    assert "fade runs delete" in caplog.text

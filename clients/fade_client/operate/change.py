@@ -1,4 +1,4 @@
-"""`fade pin`, `fade unpin` and `fade mode`: an operator's changes, shown before they are made."""
+"""What an operator changes, shown before it is done: `fade pin`, `unpin`, `mode`, `runs complete` and `runs delete`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,38 @@ def set_mode(remote: Remote, options: argparse.Namespace) -> int:
     return _change(remote, options, remote.run(options.run), run_pb2.RunConfig(mode=mode))
 
 
+def complete(remote: Remote, options: argparse.Namespace) -> int:
+    """Ends a run; it stays readable."""
+    run = remote.run(options.run)
+    if run.state == run_pb2.Run.STATE_COMPLETED:
+        print(f"{run.name} is completed already; nothing was changed")
+        return exits.DONE
+    print(f"{run.name}, {_history(run)}: takes no more observations, for good; stays readable")
+    if not _agreed(options):
+        return exits.FAILED
+    remote.complete(run.name)
+    print("completed")
+    return exits.DONE
+
+
+def delete(remote: Remote, options: argparse.Namespace) -> int:
+    """Deletes a run with all its branches and history."""
+    run = remote.run(options.run)
+    print(f"{run.name}, {_history(run)}: is lost with all its history, for good; `fade runs export` keeps a table of it")
+    if not _agreed(options):
+        return exits.FAILED
+    remote.delete(run.name, run.etag)
+    print("deleted")
+    return exits.DONE
+
+
+def _history(run: run_pb2.Run) -> str:
+    if not run.HasField("observe_time"):
+        return "no observations"
+    branches = "" if len(run.branches) == 1 else f" of {len(run.branches)} branches"
+    return f"revision {run.revision}{branches}, last report {run.observe_time.ToJsonString()}"
+
+
 def _change(remote: Remote, options: argparse.Namespace, run: run_pb2.Run, values: run_pb2.RunConfig) -> int:
     request = scheduler_pb2.UpdateRunRequest(reason=options.reason, validate_only=True)
     request.run.name, request.run.etag = run.name, run.etag
@@ -49,8 +81,7 @@ def _change(remote: Remote, options: argparse.Namespace, run: run_pb2.Run, value
         print(f"{run.name} has these settings already; nothing was changed")
         return exits.DONE
     print("\n".join(_difference(remote, run, wanted)))
-    if not options.yes and not _confirmed():
-        print("nothing was changed", file=sys.stderr)
+    if not _agreed(options):
         return exits.FAILED
     request.validate_only = False
     changed = _update(remote, request, wanted)
@@ -94,11 +125,18 @@ def _applied(config: RunConfig, state: EnvironmentState) -> str:
     return f"alpha {text.number(schedule.alpha)}, delta {text.number(schedule.delta)}"
 
 
+def _agreed(options: argparse.Namespace) -> bool:
+    if options.yes or _confirmed():
+        return True
+    print("nothing was changed", file=sys.stderr)
+    return False
+
+
 def _confirmed() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("there is no terminal to ask at; give --yes to make this change")
+        raise UsageError("there is no terminal to ask at; give --yes to go on")
     try:
-        return input("make this change? [y/N] ").strip().lower() in ("y", "yes")
+        return input("go on? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         print()
         return False

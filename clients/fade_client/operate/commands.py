@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from fade_client.operate import exits
-from fade_client.operate.change import pin, set_mode, unpin
+from fade_client.operate.change import complete, delete, pin, set_mode, unpin
 from fade_client.operate.export import export_run
 from fade_client.operate.listing import list_runs
 from fade_client.operate.remote import CALL_SECONDS, DEFAULT_ADDRESS, Remote
@@ -38,7 +38,7 @@ _ID_RULE = "1 to 63 lower-case letters, digits and inner hyphens"
 
 def register(commands: Subparsers[argparse.ArgumentParser]) -> None:
     """Adds them to the `fade` command."""
-    runs = commands.add_parser("runs", help="list runs, show one, take its history along").add_subparsers(
+    runs = commands.add_parser("runs", help="list runs, show one, take its history along, end or delete it").add_subparsers(
         title="commands", metavar="COMMAND", required=True
     )
     _register_list(runs)
@@ -46,6 +46,8 @@ def register(commands: Subparsers[argparse.ArgumentParser]) -> None:
     show.add_argument("--all", action="store_true", help="the whole configuration, not only what differs from the default")
     show.add_argument("--json", action="store_true", help="one JSON object, with everything")
     _register_export(runs)
+    _add_asking(runs, "complete", "end a run: it takes no more observations, and stays readable", complete)
+    _add_asking(runs, "delete", "delete a run with all its history", delete)
     watching = _add(commands, "watch", "show a run as it goes, until Ctrl-C", watch, call_seconds=_WATCH_CALL_SECONDS)
     watching.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS", help="time between looks (default: 1)")
     watching.add_argument("--json", action="store_true", help="a line of JSON per observation")
@@ -102,8 +104,13 @@ def _register_simulate(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _add_change(commands: Subparsers[argparse.ArgumentParser], name: str, summary: str, work: Work) -> argparse.ArgumentParser:
-    command = _add(commands, name, summary, work)
+    command = _add_asking(commands, name, summary, work)
     command.add_argument("--reason", default="", help="why, up to 1000 characters; kept in the run's history")
+    return command
+
+
+def _add_asking(commands: Subparsers[argparse.ArgumentParser], name: str, summary: str, work: Work) -> argparse.ArgumentParser:
+    command = _add(commands, name, summary, work)
     command.add_argument("--yes", action="store_true", help="do not ask")
     return command
 

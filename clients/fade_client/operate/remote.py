@@ -101,6 +101,14 @@ class Remote:
         run: run_pb2.Run = self._transport.call("UpdateRun", request, Deadline(self._seconds))
         return run
 
+    def complete(self, name: str) -> None:
+        """Ends a run."""
+        self._transport.call("CompleteRun", scheduler_pb2.CompleteRunRequest(name=name), Deadline(self._seconds))
+
+    def delete(self, name: str, etag: str) -> None:
+        """Deletes a run of this etag with its history."""
+        self._transport.call("DeleteRun", scheduler_pb2.DeleteRunRequest(name=name, etag=etag), Deadline(self._seconds))
+
     def _nearest(self, name: str) -> str:
         _, project, _, run = name.split("/")
         known = {item.name.rpartition("/")[2]: item for item in self.runs(project)}

@@ -181,7 +181,12 @@ def _differences(stored: RunConfig, passed: RunConfig) -> list[Warning]:
     for name in _LIVE:
         ours, theirs = getattr(stored, name), getattr(passed, name)
         if ours != theirs and name != _OUTPUT_ONLY:
-            message = f"the run has {name} = {ours}, and keeps it; {theirs} was passed"
+            way_out = (
+                "UpdateRun changes it"
+                if _LIVE[name]
+                else "to have that, take another name or delete the run (`fade runs delete`)"
+            )
+            message = f"the run has {name} = {ours}, and keeps it; {theirs} was passed; {way_out}"
             warnings.append(Warning(reason="CONFIG_DIFFERS", message=message, subject=name))
     return warnings
 
@@ -209,7 +214,7 @@ def _merged(run: LoadedRun, request: UpdateRunRequest, named: list[str]) -> RunC
         if old != new and not _LIVE[name]:
             raise ServiceError(
                 "FIELD_NOT_LIVE",
-                "config.{name} is {old} and cannot change while the run lives; create a new run to have {new}",
+                "config.{name} is {old} and cannot change while the run lives; for {new} take another name or delete the run",
                 field=f"config.{name}",
                 name=name,
                 old=old,
