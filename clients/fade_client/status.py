@@ -34,7 +34,7 @@ def error_of(error: grpc.RpcError, method: str, address: str) -> FadeClientError
         return UnavailableError(f"{method} at {address} failed with {reason or code}: {message}", code, reason)
     if code == "RESOURCE_EXHAUSTED" and not reason:  # from gRPC itself, before the service saw it
         reason = "MESSAGE_TOO_LARGE"
-    if reason in _WAYS_OUT:
+    if reason in _WAYS_OUT and _WAYS_OUT[reason] not in message:
         message = f"{message}; {_WAYS_OUT[reason]}"
     field, row = "", None
     if violation is not None:

@@ -21,6 +21,8 @@ _EXTRA_MODULES = (
     "fastapi", "fastapi_offline", "uvicorn", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "redis",
 )  # fmt: skip
 
+_DEFAULT_STORE = "default: FADE_STORE, which no list of processes shows, else fade.db in the user's state directory"
+
 _log = logging.getLogger(__name__)
 
 
@@ -58,7 +60,7 @@ def _register_store_command(
 ) -> argparse.ArgumentParser:
     epilog = "exit codes: 0 done; 1 failed, and nothing was changed but what the error names; 2 the command line is wrong"
     command = subparsers.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog)
-    command.add_argument("--store", help="URL as for `fade serve` (default: fade.db in the user's state directory)")
+    command.add_argument("--store", help=f"URL as for `fade serve` ({_DEFAULT_STORE})")
     command.set_defaults(handler=lambda options: _on_store(name, handler, options))
     return command
 
@@ -70,8 +72,7 @@ def _register_serve(subparsers: argparse._SubParsersAction[argparse.ArgumentPars
     serve.add_argument(
         "--store",
         help="sqlite:///relative.db, sqlite:////absolute.db, redis://[user:password@]host:port/database (rediss:// with TLS), or"
-        " memory:// which keeps nothing"
-        " (default: fade.db in the user's state directory)",
+        f" memory:// which keeps nothing ({_DEFAULT_STORE})",
     )
     serve.add_argument(
         "--durability",
@@ -111,10 +112,10 @@ def _serve(options: argparse.Namespace) -> int:
             raise
         print(f"fade serve: needs {error.name}: pip install 'fade-scheduler[service]'", file=sys.stderr)
         return EXIT_USAGE
-    if options.durability is not None and not (options.store or "sqlite:").startswith("sqlite:"):
+    store = options.store or default_store_url()
+    if options.durability is not None and not store.startswith("sqlite:"):
         print("fade serve: --durability is for SQLite; what Redis keeps is its own appendfsync", file=sys.stderr)
         return EXIT_USAGE
-    store = options.store or default_store_url()
     if options.durability is not None:
         store += f"{'&' if '?' in store else '?'}durability={options.durability}"
     disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and Prometheus reads none of them
@@ -201,6 +202,8 @@ def _import(options: argparse.Namespace) -> str:
     from fade_service.moving import check_runs, import_runs
     from fade_service.store import open_store
 
+    if options.store == "memory://":
+        raise ValueError("a store in memory ends with this command; give one that keeps the runs")
     check_runs(options.file)  # before a SQLite file is made for it
     with closing(open_store(options.store)) as store:
         counts = import_runs(store, options.file)

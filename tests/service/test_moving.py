@@ -452,6 +452,22 @@ def test_a_file_that_is_not_there_makes_no_store(tmp_path: Path, capsys: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_environment_names_the_store_where_no_option_does(
+    tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FADE_STORE", f"sqlite:///{tmp_path}/named.db")
+    assert main(["import", str(exported)]) == 0 and (tmp_path / "named.db").is_file()
+    monkeypatch.setenv("FADE_STORE", "redis://localhost:1/0")
+    assert main(["export", "--store", f"sqlite:///{tmp_path}/named.db", str(tmp_path / "again")]) == 0
+    counts = [line.partition(" were ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert counts[-1] == counts[-2]
+
+
+def test_runs_are_not_read_into_a_memory_that_ends_with_the_command(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", "--store", "memory://", str(exported)]) == 1
+    assert "ends with this command" in capsys.readouterr().err
+
+
 def test_a_compressed_file_that_is_cut_off_or_changed_is_refused(tmp_path: Path, exported: Path) -> None:
     sound = gzip.compress(exported.read_bytes())
     store, path = MemoryStore(), tmp_path / "runs.gz"

@@ -149,6 +149,13 @@ def test_a_store_of_no_known_form_is_a_usage_error(serve: Any) -> None:
     assert told.startswith("fade serve: ") and "postgres://x" in told and "sqlite:///" in told and told.count("\n") == 1
 
 
+def test_the_environment_names_the_store_and_its_password_is_not_told() -> None:
+    environment = {**os.environ, "FADE_STORE": "postgres://user:hidden@x"}
+    command = [sys.executable, "-m", "fade_service", "serve"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "postgres://" in done.stderr and "hidden" not in done.stderr
+
+
 def test_a_port_that_there_cannot_be_is_a_usage_error(serve: Any) -> None:
     running = serve("memory://", "--grpc-port", "0", "--http-port", "99999")
     assert running.told() == "fade serve: http_port is 99999; give 0 to 65535\n" and running.process.returncode == 2

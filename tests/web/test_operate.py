@@ -26,6 +26,9 @@ def test_pin_and_unpin(server: FadeServer, address: str, open_page: OpenPage) ->
         expect(dialog.get_by_role("row", name="pinned_alpha")).to_have_text("pinned_alpha11.5")
         dialog.get_by_role("button", name="Confirm").click()
         expect(dialog).to_be_visible()
+        dialog.get_by_label("Reason, kept in the run's history").fill("  \n ")
+        dialog.get_by_role("button", name="Confirm").click()
+        expect(dialog).to_be_visible()
         assert trainer.get().config.mode == observation_pb2.MODE_ACTIVE, "nothing changes without a reason"
         dialog.get_by_label("Reason, kept in the run's history").fill("collapse on the code environment")
         dialog.get_by_role("button", name="Confirm").click()

@@ -73,7 +73,7 @@ def _history(run: run_pb2.Run) -> str:
 
 def _change(remote: Remote, options: argparse.Namespace, run: run_pb2.Run, values: run_pb2.RunConfig) -> int:
     request = scheduler_pb2.UpdateRunRequest(reason=options.reason, validate_only=True)
-    request.run.name, request.run.etag = run.name, run.etag
+    request.run.name = run.name
     request.run.config.CopyFrom(values)
     request.update_mask.paths.extend(f"config.{field.name}" for field, _ in values.ListFields())
     wanted = remote.update(request)
@@ -83,7 +83,7 @@ def _change(remote: Remote, options: argparse.Namespace, run: run_pb2.Run, value
     print("\n".join(_difference(remote, run, wanted)))
     if not _agreed(options):
         return exits.FAILED
-    request.validate_only = False
+    request.validate_only, request.run.etag = False, run.etag
     changed = _update(remote, request, wanted)
     print(f"changed: configuration revision {changed.config_revision}, in force from the next observation on")
     return exits.DONE

@@ -43,7 +43,9 @@ def explain(error: FadeClientError | FadeError) -> tuple[int, str]:
     """The exit code and the line for an error."""
     line = " ".join(str(error).split())
     if isinstance(error, UnavailableError):
-        return UNREACHABLE, f"{line}; {'try again' if error.reason else _REACH}"
+        if not error.reason:
+            return UNREACHABLE, f"{line}; {_REACH}"
+        return UNREACHABLE, line if line.endswith("try again") else f"{line}; try again"
     if isinstance(error, RejectedError):
         if error.reason == "RUN_NOT_FOUND":  # it was there at the command's first call
             return NO_SUCH_RUN, "the run was deleted meanwhile"

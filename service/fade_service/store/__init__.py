@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from platformdirs import user_state_path
@@ -26,8 +27,8 @@ __all__ = [
 
 
 def default_store_url() -> str:
-    """The SQLite file ``fade.db`` in the user's state directory."""
-    return f"sqlite:///{user_state_path('fade-scheduler') / 'fade.db'}"
+    """What ``FADE_STORE`` says, else the SQLite file ``fade.db`` in the user's state directory."""
+    return os.environ.get("FADE_STORE") or f"sqlite:///{user_state_path('fade-scheduler') / 'fade.db'}"
 
 
 def open_store(url: str) -> Store:

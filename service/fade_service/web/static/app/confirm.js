@@ -38,7 +38,7 @@ export function Confirm({ title, rows, onConfirm, onCancel }) {
       </table>
       <label class="why">
         <span>Reason, kept in the run's history</span>
-        <textarea name="reason" rows="2" required maxlength=${LONGEST_REASON} pattern=".*\\S.*"></textarea>
+        <textarea name="reason" rows="2" required maxlength=${LONGEST_REASON} onInput=${wantWords}></textarea>
       </label>
       <p class="quiet">The change takes effect with the next observation, for every environment.</p>
       <div class="submit">
@@ -47,4 +47,9 @@ export function Confirm({ title, rows, onConfirm, onCancel }) {
       </div>
     </form>
   </dialog>`;
+}
+
+/** A reason of blanks is none; a textarea knows no pattern. */
+function wantWords({ target }) {
+  target.setCustomValidity(target.value.trim() ? "" : "Give a reason.");
 }

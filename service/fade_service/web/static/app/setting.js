@@ -13,7 +13,7 @@ const SLIDERS = [
   { name: "delta_min", low: 0.05, high: 1, step: 0.01 },
   { name: "delta_max", low: 0.3, high: 1.5, step: 0.01 },
   { name: "delta", low: 0.05, high: 1.5, step: 0.01, only: (values) => values.delta_rule === "fixed" },
-  { name: "target_entropy_nats", low: 0, high: null, step: 0.01 },
+  { name: "target_entropy_nats", low: 0.01, high: null, step: 0.01 },
   { name: "ema_weight", low: 0.001, high: 1, step: 0.01, log: true },
 ];
 
