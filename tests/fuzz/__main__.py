@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -27,6 +28,9 @@ from fade_service import FadeServer
 
 _RUN_REQUESTS = 500
 """Requests about one run, before another takes its place."""
+
+_SERVER_RUNS = 20
+"""Runs of one server, before another takes its place: what is compared after each request grows with them."""
 
 _SERVICE = scheduler_pb2.DESCRIPTOR.services_by_name["SchedulerService"].full_name
 
@@ -47,19 +51,24 @@ class Tally:
 def fuzz(requests: int, seed: int, say: Any = None) -> Tally:
     """Sends so many requests."""
     random, tally = Random(seed), Tally()
+    while tally.requests < requests and not tally.faults:
+        _on_one_server(random, requests, tally)
+        if say is not None:
+            say(tally)
+    return tally
+
+
+def _on_one_server(random: Random, requests: int, tally: Tally) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         FadeServer(f"sqlite:///{Path(folder) / 'fuzz.db'}", grpc_port=0, http_port=0) as server,
+        closing(Client(f"127.0.0.1:{server.grpc_port}", "first")) as client,
+        closing(HttpFuzzer(server.http_url)) as http,
     ):
-        client, http = Client(f"127.0.0.1:{server.grpc_port}", "first"), HttpFuzzer(server.http_url)
-        while tally.requests < requests and not tally.faults:
-            turn_to_new_run(client)
-            _about_one_run(client, http, random, min(_RUN_REQUESTS, requests - tally.requests), tally)
-            if say is not None:
-                say(tally)
-        http.close()
-        client.close()
-    return tally
+        for _ in range(_SERVER_RUNS):
+            if tally.requests < requests and not tally.faults:
+                turn_to_new_run(client)
+                _about_one_run(client, http, random, min(_RUN_REQUESTS, requests - tally.requests), tally)
 
 
 def _about_one_run(client: Client, http: HttpFuzzer, random: Random, count: int, tally: Tally) -> None:
