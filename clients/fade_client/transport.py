@@ -115,7 +115,7 @@ class Transport:
         """
         check = self._channel()[0].unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)  # no second copy of health.proto
         try:
-            answer = check(b"", timeout=deadline.remaining(), metadata=self._metadata, wait_for_ready=True)
+            answer = check(b"", timeout=deadline.remaining(), metadata=self._metadata)
         except grpc.RpcError as error:
             raise error_of(error, "Check", self._address) from None
         return bool(answer == b"\x08\x01")  # field 1 (status) is 1 (SERVING)

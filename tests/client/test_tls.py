@@ -11,6 +11,7 @@ import pytest
 from tests.service.access.parts import Office, Papers, make_server, secret, tokens_json
 
 from fade_client import FadeClient, RejectedError, SettingsError, UnavailableError
+from fade_client.cli import main
 from fade_service.access.policy import Access
 from fade_service.access.tls import Tls
 from fade_service.access.tokens import Tokens
@@ -72,6 +73,20 @@ def test_a_service_of_another_name_or_with_an_expired_certificate_gets_no_report
         files: Any = {"certificate": papers.certificate, "key": papers.key}
         with make_server(Access(tls=Tls(**files))) as server, pytest.raises(UnavailableError):
             observe(f"127.0.0.1:{server.grpc_port}", seconds=1, tls_ca=office.ca)
+
+
+def test_status_says_why_there_is_no_connection(
+    office: Office, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FADE_TLS_CA", str(office.ca))
+    for papers, reason in (
+        (office.issue("elsewhere.example"), "Hostname Verification Check failed"),
+        (office.issue("127.0.0.1", expired=True), "certificate has expired"),
+    ):
+        files: Any = {"certificate": papers.certificate, "key": papers.key}
+        with make_server(Access(tls=Tls(**files))) as server:
+            assert main(["status", "--server", f"127.0.0.1:{server.grpc_port}"]) == 3
+        assert reason in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", ["certificate", "everything"])
