@@ -63,6 +63,17 @@ def test_a_run_is_watched_from_before_it_is_made_until_after_it_is_deleted(
             expect(chart(page)).to_have_attribute("aria-label", re.compile(f"^Solve rate at revision {number + 1}:"))
             trainer.stub.DeleteRun(DeleteRunRequest(name=trainer.name), timeout=10)
             expect(page.get_by_role("alert")).to_have_text(GONE)
+            expect(page.locator(".heading .badge, .connection")).to_have_count(0)
+
+
+def test_a_run_that_is_deleted_can_no_longer_be_operated(server: FadeServer, address: str, open_page: OpenPage) -> None:
+    with Trainer(address, "w") as trainer:
+        trainer.observe()
+        page = open_page(f"{server.http_url}/#/runs/lab/w/operate")
+        expect(page.get_by_role("button", name="Pin", exact=True)).to_be_enabled()
+        trainer.stub.DeleteRun(DeleteRunRequest(name=trainer.name), timeout=10)
+        expect(page.get_by_role("alert")).to_have_text(GONE)
+        expect(page.get_by_role("button", name="Pin", exact=True)).to_have_count(0)
 
 
 def test_a_completed_run_says_so_and_can_no_longer_be_changed(server: FadeServer, address: str, open_page: OpenPage) -> None:

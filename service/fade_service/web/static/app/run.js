@@ -30,9 +30,10 @@ function RunOfBranch({ project, run, branch, tab, query }) {
   const environment = environments.includes(wanted) ? wanted : environments[0];
   const path = ["runs", project, run];
   const kept = { branch, env: wanted ?? "" };
+  const gone = problem !== null && isGone(problem);
   const config = message && configOf(message);
   return html`<main id="content" class="run">
-    <${Heading} ...${{ project, run, data, config }} />
+    <${Heading} ...${{ project, run, data, config: gone ? null : config, gone }} />
     <div class="bar">
       <nav class="tabs" aria-label="About this run">
         ${Object.entries(TABS).map(
@@ -41,9 +42,9 @@ function RunOfBranch({ project, run, branch, tab, query }) {
       </nav>
       <${Choices} ...${{ message, branch, environments, environment, query, path: tab ? [...path, tab] : path }} />
     </div>
-    <${Problem} error=${problem && isGone(problem) ? noRun(project, run) : problem} />
-    ${series?.newest?.warnings?.length > 0 && html`<${Warnings} warnings=${series.newest.warnings} />`}
-    ${body({ data, message, config, environment, view, tab, project, run, branch, path, kept, query })}
+    <${Problem} error=${gone ? noRun(project, run) : problem} />
+    ${!gone && series?.newest?.warnings?.length > 0 && html`<${Warnings} warnings=${series.newest.warnings} />`}
+    ${!(gone && tab === "operate") && body({ data, message, config, environment, view, tab, project, run, branch, path, kept, query })}
   </main>`;
 }
 
@@ -64,9 +65,9 @@ function body(all) {
 const noRun = (project, run) =>
   new Error(`There is no run ${run} in project ${project}: it was deleted, or no trainer has made it yet. This page goes on as soon as one does.`);
 
-function Heading({ project, run, data, config }) {
+function Heading({ project, run, data, config, gone }) {
   const { message, series, connection, problem } = data;
-  const completed = message?.state === "STATE_COMPLETED";
+  const completed = !gone && message?.state === "STATE_COMPLETED";
   const now = useNow();
   const newest = series?.newest;
   const reported = newest ? newest.time * 1000 : Date.parse(message?.observe_time ?? "");
@@ -76,7 +77,7 @@ function Heading({ project, run, data, config }) {
       <h1 tabindex="-1">${run}</h1>
       ${completed && html`<span class="badge">completed</span>`}
       ${config && !(completed && config.mode === "active") && html`<${ModeBadge} mode=${config.mode} />`}
-      ${(series || !problem) && html`<${Connection} state=${connection} />`}
+      ${!gone && (series || !problem) && html`<${Connection} state=${connection} />`}
     </div>
     ${config && html`<p class="quiet">${completed ? "The trainer has ended this run: it takes no more reports." : MODES[config.mode]}</p>`}
     ${series &&
