@@ -157,13 +157,25 @@ def test_knobs_are_changed_by_name_with_a_reason(http: httpx.Client, run: Client
     assert [change["reason"] for change in changes] == ["", "look"] and changes[1]["config"]["mode"] == "pinned"
 
 
+def test_values_are_taken_as_a_run_shows_them(http: httpx.Client, run: Client) -> None:
+    address = f"/api/v1/runs/test/{run.run}"
+    shown = http.patch(address, json={"config": {"entropy_warmup": 3, "mode": "shadow"}}).json()["config"]
+    assert (shown["entropy_warmup"], shown["mode"]) == ("3", "MODE_SHADOW")
+    http.patch(address, json={"config": {"entropy_warmup": 1, "mode": "active"}})
+    wanted = {name: shown[name] for name in ("entropy_warmup", "mode", "alpha_max", "delta_rule")}
+    assert http.patch(address, json={"config": wanted}).json()["config"] == shown
+
+
 @pytest.mark.parametrize(
     ("config", "field"),
     [
         ({"alpha_maximum": 4}, "config.alpha_maximum"),
         ({"alpha_max": "many"}, "config.alpha_max"),
         ({"alpha_max": True}, "config.alpha_max"),
-        ({"mode": "MODE_PINNED"}, "config.mode"),
+        ({"mode": "MODE_UNSPECIFIED"}, "config.mode"),
+        ({"mode": 2}, "config.mode"),
+        ({"mode": ["pinned"]}, "config.mode"),
+        ({"entropy_warmup": "1.5"}, "config.entropy_warmup"),
         ({"entropy_warmup": 1.5}, "config.entropy_warmup"),
         ({"alpha_max": 0.2}, "run.config.alpha_max"),
     ],

@@ -52,7 +52,7 @@ def encoded(data: Any) -> bytes:
     return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-REFUSAL_SCHEMA = {
+_REFUSAL_SCHEMA = {
     "type": "object",
     "properties": {
         "error": {
@@ -66,7 +66,12 @@ REFUSAL_SCHEMA = {
         }
     },
 }
-"""Of every refusal."""
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    range_: {"description": description, "content": {"application/json": {"schema": _REFUSAL_SCHEMA}}}
+    for range_, description in (("4XX", "The request is refused."), ("5XX", "The server cannot answer now."))
+}
+"""The OpenAPI `responses` that every endpoint has."""
 
 
 def of_invalid(error: RequestValidationError) -> JSONResponse:

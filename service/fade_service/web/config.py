@@ -52,19 +52,28 @@ def config_message(values: Mapping[str, Any], prefix: str) -> tuple[run_pb2.RunC
 
 
 def _set(message: run_pb2.RunConfig, name: str, value: Any) -> None:
-    choices = _type_of(_HINTS[name]).get("choices")
-    if choices is not None:
-        if value not in choices:
-            raise InvalidConfigError(name, f"is {value!r}; choose one of {', '.join(choices)}")
-        words = config_to_proto(RunConfig(**{name: value}))
-        setattr(message, name, getattr(words, name))
-        return
+    """Takes what a Run's JSON shows too: the contract's names of choices, and integers as text."""
+    kind = _type_of(_HINTS[name])
     try:
-        if isinstance(value, bool) is not (_type_of(_HINTS[name])["type"] == "boolean"):
+        if kind["type"] == "choice":
+            value = _number_of_choice(message, name, value, kind["choices"])
+        elif isinstance(value, bool) is not (kind["type"] == "boolean"):
             raise TypeError
+        elif kind["type"] == "integer" and isinstance(value, str):
+            value = int(value)
         setattr(message, name, value)
     except (TypeError, ValueError):
-        raise InvalidConfigError(name, f"is {value!r}; give a value of type {_type_of(_HINTS[name])['type']}") from None
+        raise InvalidConfigError(name, f"is {value!r}; give a value of type {kind['type']}") from None
+
+
+def _number_of_choice(message: run_pb2.RunConfig, name: str, value: Any, choices: list[str]) -> int:
+    if value in choices:
+        return int(getattr(config_to_proto(RunConfig(**{name: value})), name))
+    enum: Any = message.DESCRIPTOR.fields_by_name[name].enum_type
+    for word in enum.values:
+        if word.name == value and word.number:  # 0 is UNSPECIFIED
+            return int(word.number)
+    raise InvalidConfigError(name, f"is {value!r}; choose one of {', '.join(choices)}")
 
 
 def _type_of(hint: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fade_service.web.answers import of_data
 class Login(BaseModel):
     """A token."""
 
-    token: str = Field(max_length=1000)
+    token: str = Field(max_length=1000, pattern="^[!-~]*$")  # what a header carries
 
 
 def add_session(app: FastAPI, access: Access) -> None:
@@ -35,7 +35,7 @@ def add_session(app: FastAPI, access: Access) -> None:
         answer.set_cookie(COOKIE, login.token, httponly=True, samesite="strict", secure=secure)
         return answer
 
-    @app.delete("/api/v1/session", tags=["dashboard"])
+    @app.delete("/api/v1/session", tags=["dashboard"], status_code=204)
     def log_out() -> Response:
         """Forgets it."""
         answer = Response(status_code=204)

@@ -55,6 +55,8 @@ def test_a_login_may_be_as_long_as_a_token_needs(guarded: Place) -> None:
         http.headers.update(PAGE)
         assert http.post("/api/v1/session", json={"token": secret("lab-read")}).status_code == 200
         assert refusal(http.post("/api/v1/session", json={"token": "x" * LOGIN_BYTES})) == (413, "MESSAGE_TOO_LARGE")
+        unsendable = http.post("/api/v1/session", json={"token": "naïve token"})
+        assert refusal(unsendable) == (422, "INVALID_FIELD") and "naïve" not in unsendable.text
 
 
 def test_a_caller_with_a_token_may_send_as_much_as_over_grpc(guarded: Place) -> None:
