@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -16,6 +17,8 @@ from fade_service.store.base import Store, StoredObservation, StoredRun
 from fade_service.store.migrations import migrate, schema_version
 from fade_service.store.sqlite_sweeper import Sweeper, clear_piece
 from fade_service.store.sqlite_writer import BUSY_SECONDS, Writer, transaction, translated
+
+_log = logging.getLogger(__name__)
 
 Durability = Literal["normal", "full"]
 
@@ -51,7 +54,9 @@ class SqliteStore(Store):
         self._idle_lock = threading.Lock()
         self._closed = False
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if not self._path.parent.is_dir():
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                _log.info("made the folder %s, which was not there", self._path.parent)
         except OSError as error:
             remedy = "give a file in a folder that this user may write"
             raise StoreUnavailableError(f"cannot make the folder of {self._path}: {error}", remedy) from error

@@ -171,6 +171,13 @@ def test_closing_closes_every_connection_and_leaves_one_file(
     assert [file.name for file in path.parent.iterdir()] == ["fade.db"]
 
 
+def test_a_folder_that_is_not_there_is_made_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for _ in range(2):
+        SqliteStore(tmp_path / "mistyped" / "fade.db").close()
+    assert [record.message for record in caplog.records] == [f"made the folder {tmp_path / 'mistyped'}, which was not there"]
+
+
 def test_a_closed_store_says_so(store: SqliteStore) -> None:
     store.close()
     for call in (store.ping, lambda: store.get_run("r"), lambda: store.commit("u", 4)):

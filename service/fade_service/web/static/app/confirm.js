@@ -5,8 +5,8 @@ import { html, useEffect, useRef, useState } from "./lib.js";
 
 const LONGEST_REASON = 1000;
 
-/** `rows` has {field, before, after} for each change; `onConfirm(reason)` makes it. */
-export function Confirm({ title, rows, onConfirm, onCancel }) {
+/** `rows` has {field, before, after} for each change, `caution` what should make one think twice; `onConfirm(reason)` makes it. */
+export function Confirm({ title, rows, caution, onConfirm, onCancel }) {
   const dialog = useRef(null);
   const [busy, setBusy] = useState(false);
   useEffect(() => {
@@ -36,6 +36,7 @@ export function Confirm({ title, rows, onConfirm, onCancel }) {
           )}
         </tbody>
       </table>
+      ${caution && html`<p class="notice problem" role="alert">${caution}</p>`}
       <label class="why">
         <span>Reason, kept in the run's history</span>
         <textarea name="reason" rows="2" required maxlength=${LONGEST_REASON} onInput=${wantWords}></textarea>

@@ -34,7 +34,7 @@ export function Operate({ data, message, config, environment, project, run }) {
     tell("");
     try {
       await patch(["runs", project, run], { ...change, validate_only: true });
-      ask({ change, title, rows });
+      ask({ change, title, rows, caution: cautionOf(wanted) });
     } catch (error) {
       failed(error);
     }
@@ -62,9 +62,17 @@ export function Operate({ data, message, config, environment, project, run }) {
     <${Knobs} ...${{ fields, config, edits, edit, allowed }} onReview=${() => review(edits, "Knobs")} />
     <${History} ...${{ changes: history?.changes ?? [], fields }} />
     <${Branches} message=${message} />
-    ${asking && html`<${Confirm} title=${asking.title} rows=${asking.rows} onConfirm=${confirm} onCancel=${() => ask(null)} />`}
+    ${asking && html`<${Confirm} title=${asking.title} rows=${asking.rows} caution=${asking.caution} onConfirm=${confirm} onCancel=${() => ask(null)} />`}
   `;
 }
+
+/** As `fade pin` says it: weights that a run may be pinned at without a word, and what is said of others. */
+const USUAL = { alpha: 10, delta: [0.05, 20] };
+
+const cautionOf = ({ pinned_alpha: alpha = 1, pinned_delta: delta = 1 }) =>
+  alpha <= USUAL.alpha && USUAL.delta[0] <= delta && delta <= USUAL.delta[1]
+    ? ""
+    : `Far outside what is usual: alpha up to ${USUAL.alpha}, delta ${USUAL.delta[0]} to ${USUAL.delta[1]}.`;
 
 const conflict = (error) =>
   new ApiError(409, {
